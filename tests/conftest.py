@@ -156,7 +156,6 @@ def openai_server() -> Iterator[OpenAIServer]:
       `.stall(after=text)` (half the stream, or half the body, then nothing more),
       `.cut(text)` (the connection breaks in the middle: half the stream, or half the body),
       `.hang_up()` (the connection is closed without a word),
-      `.trickle(word, every)` (slow tokens: this word again and again, without an end),
       `.garble(body)` (status 200 and these bytes as JSON), `.no_choices()`.
       Scripted replies are used for any path but `/models` and `/tokenize`, so `.fail(503)` works
       for embeddings as well; with `path=` for that path alone.

@@ -7,13 +7,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from colligate.errors import MissingCapability, ServerFailed
+from colligate.errors import ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
 from colligate.models.cache import CachedChat, ResponseCache, cached_passes
 from support.models import HELLO, ask, likelihood
@@ -66,36 +66,6 @@ async def test_another_model_is_another_request(scripted_model, cache, differenc
     assert (await ask(CachedChat(one, cache))).text == "one"
     assert (await ask(CachedChat(two, cache))).text == "two"
     assert CachedChat(two, cache).version == two.version
-
-
-async def test_replies_kept_before_are_still_found(scripted_model, cache):
-    """The keys are those of the first release: a change would make every kept reply unknown."""
-    inner = scripted_model(
-        likelihood=lambda prefix, after: [0.0],
-        labels=lambda messages, labels, forced: LabelOdds({}, 0.0),
-        attention=lambda prompt, spans: [0.0],
-    )
-    inner.version = "v1"
-    model = CachedChat(inner, cache)
-    messages = [Message("system", "Be brief."), Message("user", "Hello ü?")]
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    kept = {
-        "cc9d8a40fc94f6f63630e7c59b92d7dacc99eb99d41ff330a999cdd8c140f191": "greedy",
-        "69391480e0558d8b709bb2738e91e84ad8feb8316f06ebfe323c980331887a5e": "seeded",
-    }
-    for key, text in kept.items():
-        cache.put_all({key: asdict(Completion(text))})
-    assert (await ask(model, messages)).text == "greedy"
-    seeded = {"temperature": 0.5, "stop": ["\n\n"], "seed": 3, "schema": schema}
-    assert (await ask(model, messages, **seeded)).text == "seeded"
-    cache.put_all({"0bdfc2557b4137c91db98e327128d211f57aaebd406f3f2ee7069b823d847775": [-1.5]})
-    assert await likelihood(model, "a", "b") == [-1.5]
-    odds = {"odds": {"yes": 1.0}, "mass": 0.5, "bounded": []}
-    cache.put_all({"4ffa976aff2ac90a3cd16eafc83256ade8cf4327a0b4ca4e5c8acc49b670e5c5": odds})
-    assert (await model.labels(messages, ["yes", "no"], forced="[")).mass == 0.5
-    cache.put_all({"8953f5135f341421375c8711437601d17d6c6b32712daca9c5b68c08c2425bc0": [0.25]})
-    seen = await model.attention(messages, [(0, 4)], query=2, layers=(0.5, 1.0))
-    assert seen == [0.25]
 
 
 async def test_chance_is_not_kept(scripted_model, cache):
@@ -157,36 +127,6 @@ async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
     assert asked == ["[", "some text", "", "", "some text", HELLO]
 
 
-async def test_an_adapted_model_is_another_one(scripted_model, cache):
-    class Adaptable(scripted_model):  # type: ignore[misc]
-        async def with_adapter(self, adapter: str) -> Any:
-            return scripted_model([f"as {adapter}"], name=f"{self.name}+{adapter}")
-
-    base = CachedChat(Adaptable(["plain"], capabilities=[Capability.ADAPTERS]), cache)
-    router = await base.with_adapter("router")
-    for model, text in ((base, "plain"), (router, "as router")) * 2:
-        assert (await ask(model)).text == text
-
-
-async def test_what_the_model_lacks_stays_missing(scripted_model, cache):
-    model = CachedChat(scripted_model(), cache)
-    with pytest.raises(MissingCapability):
-        await likelihood(model, "a", "b")
-    with pytest.raises(MissingCapability):
-        await model.labels(HELLO, ["a"])
-    with pytest.raises(MissingCapability):
-        await model.attention("a", [])
-    with pytest.raises(MissingCapability):
-        await model.with_adapter("a")
-
-
-async def test_counts_are_the_models(scripted_model, cache):
-    inner = scripted_model()
-    model = CachedChat(inner, cache)
-    assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 6
-    assert await model.token_spans("Hello?") == await inner.token_spans("Hello?")
-
-
 class Slow:
     """A reply that is given when `go` is set; `asked` is set when the first was asked for."""
 
@@ -225,21 +165,6 @@ async def test_equal_calls_at_the_same_time_are_asked_once(scripted_model, cache
     assert len(slow.model.calls) == 1
 
 
-async def test_the_first_to_ask_may_give_up(scripted_model, cache):
-    slow = Slow(scripted_model)
-    model = CachedChat(slow.model, cache)
-    first = asyncio.create_task(ask(model))
-    await slow.asked.wait()
-    second = asyncio.create_task(ask(model))
-    await asyncio.sleep(0)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    slow.go.set()
-    assert (await second).text == "one"
-    assert (await ask(model)).cached
-
-
 def bytes_on_disk(cache: ResponseCache) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(cache.path.parent.iterdir()))
 
@@ -258,23 +183,6 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache):
     assert b"secret-id" not in left
     assert not cache.get_all(["s001"])
     assert cache.get_all(["p007"])
-
-
-def test_removing_twice_or_from_nothing(cache):
-    assert cache.remove(["d"]) == 0
-    cache.put_all({"k": "v"}, ["d"])
-    assert cache.remove(["d"]) == 1
-    assert cache.remove(["d"]) == 0
-
-
-async def test_tags_may_change_from_call_to_call(scripted_model, cache):
-    view = ["a"]
-    model = CachedChat(scripted_model(["one", "two"]), cache, tags=lambda: view)
-    await ask(model, max_tokens=1)
-    view = ["b"]
-    await ask(model, max_tokens=2)
-    assert cache.remove(["a"]) == 1
-    assert (await ask(model, max_tokens=2)).cached
 
 
 @pytest.mark.parametrize(
@@ -309,14 +217,6 @@ async def test_a_place_that_cannot_be_written(scripted_model, tmp_path):
     assert (await ask(model, max_tokens=1)).warnings == ()
 
 
-async def test_text_that_is_no_unicode_is_kept(scripted_model, cache):
-    half = "half a pair: \ud83d"
-    model = CachedChat(scripted_model([half]), cache)
-    for _ in range(2):
-        completion = await ask(model, max_tokens=1)
-        assert (completion.text, completion.warnings) == (half, ())
-
-
 def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache = ResponseCache(tmp_path / "responses.db", wait=0)
     with sqlite3.connect(cache.path, isolation_level=None) as other:
@@ -328,16 +228,6 @@ def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache.put_all({"k": "v"})
     assert cache.get_all(["k"]) == {"k": "v"}
     cache.close()
-
-
-def test_entries_of_another_version_are_not_used(cache):
-    cache.put_all({"k": "v"}, ["d"])
-    with sqlite3.connect(cache.path) as other:
-        other.execute("UPDATE responses SET version = version + 1")
-    other.close()
-    assert not cache.get_all(["k"])
-    cache.put_all({"k": "new"}, ["d"])
-    assert cache.get_all(["k"]) == {"k": "new"}
 
 
 WRITER = """

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import ModelError
 from colligate.models import Capability, ChatModel, ChatRequest, Embedder, Reranker
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.embedders import MiniLM, StaticEmbedder
@@ -26,7 +25,6 @@ from colligate.testing import (
     embedder_suite,
     reranker_suite,
 )
-from support.models import ask
 
 Suite = tuple[Callable[..., Awaitable[None]], ...]
 
@@ -140,17 +138,3 @@ async def reranker(
 @each_of(reranker_suite)
 async def test_reranker(reranker, check):
     await check(reranker)
-
-
-@pytest.mark.model
-async def test_a_closed_model_says_so():
-    model = LlamaCpp(pull("smollm2-135m")["model"], name="closed", context_tokens=256)
-    pull("minilm-l6-v2-int8")
-    embedder = MiniLM()
-    for closed in (model, embedder):
-        await closed.aclose()
-        await closed.aclose()
-    with pytest.raises(ModelError, match="closed was closed"):
-        await ask(model)
-    with pytest.raises(ModelError, match="was closed"):
-        await embedder.embed(["text"])

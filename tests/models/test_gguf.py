@@ -48,10 +48,6 @@ def test_the_facts(tmp_path):
     assert read_header(path) == Header(32768, 28 * 2 * (128 + 128) * 2)
 
 
-def test_what_is_not_said_is_none(tmp_path):
-    assert read_header(gguf(tmp_path / "model.gguf", {})) == Header(None, None)
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -73,11 +69,6 @@ def test_damaged_headers(tmp_path, value):
     path = gguf(tmp_path / "model.gguf", {"qwen2.context_length": value})
     with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
         read_header(path)
-
-
-def test_another_version(tmp_path):
-    with pytest.raises(WeightsUnavailable, match="damaged"):
-        read_header(gguf(tmp_path / "model.gguf", {}, version=1))
 
 
 def test_files_that_are_none(tmp_path):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from colligate.errors import MalformedOutput, MissingCapability
-from colligate.models import Capability, LabelModel
+from colligate.models import Capability
 from colligate.models.label_odds import odds_from_first_token
 from support.models import HELLO
 
@@ -77,16 +77,6 @@ def test_first_tokens_that_decide_nothing(alternatives, labels, error, said):
         odds_from_first_token(list(alternatives.items()), labels, "m")
 
 
-async def test_labels_of_a_server(openai_server, model):
-    assert isinstance(model, LabelModel)
-    assert Capability.LABELS not in model.capabilities
-    openai_server.logprobs = {"Yes": 0.6, "No": 0.2}
-    found = await model.labels(HELLO, ["yes", "no"])
-    assert found.odds == pytest.approx({"yes": 0.75, "no": 0.25})
-    assert Capability.LABELS in model.capabilities
-    assert openai_server.requests[-1]["temperature"] == 1.0
-
-
 async def test_odds_that_a_server_leaves_out_once_are_asked_for_again(openai_server, model):
     openai_server.logprobs = {"Yes": 0.6, "No": 0.2}
     await model.labels(HELLO, ["yes", "no"])
@@ -108,15 +98,6 @@ async def test_the_first_token_alone_has_no_odds_after_a_beginning(openai_server
     openai_server.logprobs = {"yes": 0.6, "no": 0.2}
     with pytest.raises(MissingCapability, match="after a beginning"):
         await model.labels(HELLO, ["yes", "no"], forced="The answer is")
-
-
-@pytest.mark.parametrize("logprob", [1e9, float("nan"), float("inf"), "high", None])
-async def test_log_probabilities_without_sense(openai_server, model, logprob):
-    first = {"top_logprobs": [{"token": "yes", "logprob": logprob}]}
-    reply = {"choices": [{"logprobs": {"content": [first]}}]}
-    openai_server.garble(json.dumps(reply).encode())
-    with pytest.raises(MissingCapability):
-        await model.labels(HELLO, ["yes", "no"])
 
 
 @pytest.mark.parametrize("refused", [set(), {"logprobs"}, {"top_logprobs"}])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +12,6 @@ from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,
     MissingCapability,
-    RateLimited,
-    RequestRefused,
 )
 from colligate.models import Capability, LikelihoodModel, Message
 from colligate.models.openai import OpenAIChat
@@ -75,41 +70,12 @@ async def test_an_empty_prefix_is_the_beginning_of_a_text(openai_server, model, 
     assert await likelihood(model, "", "") == []
 
 
-async def test_many_pairs_in_order(openai_server, policy):
-    openai_server.tokenizer, openai_server.likelihood = "vllm", "prompt_logprobs"
-    model = OpenAIChat("m", openai_server.url, policy=replace(policy, in_flight=3))
-    pairs = [(f"Document {number} is here.", CONTINUATION) for number in range(12)]
-    pairs.append((PREFIX, ""))
-    alone = [await likelihood(model, *pair) for pair in pairs]
-    openai_server.hold()
-    together = asyncio.create_task(model.likelihoods(pairs))
-    assert await asyncio.to_thread(openai_server.until, lambda: openai_server.in_flight == 3)
-    openai_server.release()
-    assert await together == alone
-    assert alone[-1] == []
-    assert openai_server.in_flight_most == 3
-    assert await model.likelihoods([]) == []
-    await model.aclose()
-
-
-async def test_a_shared_text_is_tokenised_once(openai_server, model):
-    await likelihood(model, "a", "b")
-    before = len(asked(openai_server, "/tokenize"))
-    await model.likelihoods([(f"Document {number}.", CONTINUATION) for number in range(5)])
-    assert len(asked(openai_server, "/tokenize")) - before == 6
-
-
 async def test_control_tokens_in_a_text_are_letters(openai_server, model):
     await likelihood(model, "See <|end|> and <b>this</b> [link] [1].", CONTINUATION)
     sent = asked(openai_server)[-1]["prompt"]
     assert sent[: -len(openai_server.ids(CONTINUATION))] == openai_server.ids(
         "See \u2039|end|> and <b>this</b> [link] [1]."
     )
-
-
-async def test_text_that_no_encoding_has(openai_server, model):
-    scores = await likelihood(model, "caf\udce9", "half \ud83d")
-    assert scores == await likelihood(model, "caf\ufffd", "half \ufffd")
 
 
 async def test_a_prompt_too_long_is_not_sent(openai_server, model):
@@ -119,13 +85,6 @@ async def test_a_prompt_too_long_is_not_sent(openai_server, model):
     with pytest.raises(ContextTooSmall, match="12 tokens and the window 12"):
         await likelihood(model, "word", " word" * 11)
     assert len(asked(openai_server)) == sent
-
-
-async def test_a_prompt_too_long_for_a_window_nobody_told(openai_server, model):
-    await likelihood(model, "a", "b")
-    openai_server.too_long("vllm", path="/completions")
-    with pytest.raises(ContextTooSmall):
-        await likelihood(model, PREFIX, CONTINUATION)
 
 
 @pytest.mark.parametrize("tokenizer", [None, "vllm", "llama-server"])
@@ -161,15 +120,6 @@ TAMPERED: dict[str, Callable[[list[Any]], list[Any]]] = {
 
 @pytest.mark.parametrize("form", ["prompt_logprobs", "echo"])
 @pytest.mark.parametrize("fault", TAMPERED)
-async def test_what_does_not_cover_the_prompt_is_no_capability(openai_server, model, form, fault):
-    openai_server.likelihood, openai_server.tamper = form, TAMPERED[fault]
-    with pytest.raises(MissingCapability, match="likelihoods"):
-        await likelihood(model, PREFIX, CONTINUATION)
-    assert Capability.LIKELIHOOD not in await model.probe()
-
-
-@pytest.mark.parametrize("form", ["prompt_logprobs", "echo"])
-@pytest.mark.parametrize("fault", TAMPERED)
 async def test_later_nonsense_is_never_a_number(openai_server, model, form, fault):
     openai_server.likelihood = form
     honest = await likelihood(model, PREFIX, CONTINUATION)
@@ -180,53 +130,6 @@ async def test_later_nonsense_is_never_a_number(openai_server, model, form, faul
     assert len(asked(openai_server)) - sent == 3
     openai_server.tamper = list
     assert await likelihood(model, PREFIX, CONTINUATION) == honest
-
-
-async def test_a_server_that_adds_a_token_of_its_own(openai_server, model):
-    ids = len(openai_server.ids("ab"))
-    reply = {
-        "choices": [{"logprobs": {"token_logprobs": [None, *[-1.0] * (ids + 1)]}}],
-        "usage": {"prompt_tokens": ids + 2},
-    }
-    openai_server.likelihood = "echo"
-    await likelihood(model, "a", "b")
-    openai_server.garble(json.dumps(reply).encode(), 3, path="/completions")
-    with pytest.raises(MalformedOutput, match="of a prompt of 2 tokens"):
-        await likelihood(model, "a", "b")
-
-
-async def test_a_passing_failure_is_no_answer(openai_server, model):
-    openai_server.fail(429, times=3, path="/tokenize")
-    with pytest.raises(RateLimited):
-        await likelihood(model, PREFIX, CONTINUATION)
-    assert await likelihood(model, PREFIX, CONTINUATION)
-
-
-async def test_calls_at_once_try_the_server_once(openai_server, model):
-    await asyncio.gather(*(likelihood(model, "a", "b") for _ in range(6)))
-    samples = [sent for sent in asked(openai_server) if len(sent["prompt"]) > 2]
-    assert len(samples) == 1
-
-
-async def test_one_failure_ends_the_others(openai_server, model):
-    await likelihood(model, "a", "b")
-    openai_server.fail(400, "no", path="/completions")
-    openai_server.stall(times=9, path="/completions")
-    async with asyncio.timeout(10):
-        with pytest.raises(RequestRefused):
-            await model.likelihoods([(f"Document {number}", "x") for number in range(10)])
-
-
-async def test_probe_finds_likelihood_and_the_window(openai_server, model):
-    openai_server.window = 4096
-    assert Capability.LIKELIHOOD in await model.probe()
-    assert model.context_tokens == 4096
-
-
-async def test_openai_is_not_asked(monkeypatch):
-    model = OpenAIChat("gpt-x", api_key="k")
-    with pytest.raises(MissingCapability, match="OpenAI's models"):
-        await likelihood(model, "a", "b")
 
 
 LABELS = ["Yes, it does", "Yes, in part", "No"]
@@ -255,15 +158,6 @@ async def test_labels_of_several_tokens_are_scored_whole(openai_server, model, f
     assert (list(found.odds), found.bounded) == (LABELS, ())
     assert asked(openai_server, "/chat/completions") == []
     assert Capability.LABELS in model.capabilities
-
-
-async def test_labels_of_one_token_take_one_call(openai_server, model):
-    openai_server.logprobs = {"Yes": 0.6, "No": 0.2}
-    for _ in range(2):
-        found = await model.labels(ASK, ["Yes", "No"])
-        assert found.odds == pytest.approx({"Yes": 0.75, "No": 0.25})
-    assert len(asked(openai_server, "/chat/completions")) == 2
-    assert len(asked(openai_server)) == 1  # the first look whether there are likelihoods
 
 
 async def test_without_a_chat_template_the_first_token_counts(openai_server, model):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +13,13 @@ from colligate.concurrency import Pace
 from colligate.core import Trace
 from colligate.errors import (
     EndpointUnreachable,
-    MissingExtra,
     UnknownModel,
     UsageError,
-    WeightsUnavailable,
 )
 from colligate.models import Message, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     OPENAI_DEFAULT,
-    OPTIONS,
     default_model,
     find_option_problem,
     may_send_key,
@@ -35,9 +29,7 @@ from colligate.models.names import (
     open_reranker,
     options_of,
 )
-from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-from colligate.models.weights import BUNDLED
 from colligate.plugins import plugins
 from colligate.session import Session
 from colligate.settings import Settings
@@ -120,46 +112,10 @@ def test_wrong_names_get_a_suggestion(open_it, name, meant):
     assert "\n" not in str(caught.value)
 
 
-def test_missing_file():
-    with pytest.raises(UnknownModel, match="there is no file /no/such"):
-        open_model("gguf:/no/such.gguf")
-
-
-def test_file_of_another_kind(tmp_path):
-    (tmp_path / "model.bin").write_bytes(b"anything else")
-    with pytest.raises(WeightsUnavailable, match="not a GGUF"):
-        open_model(f"gguf:{tmp_path / 'model.bin'}")
-
-
 def test_weights_of_no_chat_model_are_not_pulled(monkeypatch):
     monkeypatch.setattr("colligate.models.names.pull", lambda *_: pytest.fail("pulled"))
     with pytest.raises(UnknownModel, match="no pinned chat model"):
         open_model("gguf:minilm-l6-v2-int8")
-
-
-def test_transformers_are_said_to_be_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"colligate\[local\]"):
-        open_model("hf:Qwen/Qwen3-1.7B")
-
-
-@pytest.mark.parametrize(
-    ("kind", "backend"),
-    [
-        ("gguf", "llama.model:LlamaCpp"),
-        ("bundled", "llama.model:LlamaCpp"),
-        ("hf", "hf.model:HFModel"),
-        ("openai", "openai:OpenAIChat"),
-        ("ollama", "openai:OpenAIChat"),
-    ],
-)
-def test_options_are_what_the_backend_takes(kind, backend):
-    module, _, name = backend.partition(":")
-    made = getattr(import_module(f"colligate.models.{module}"), name)
-    taken = set(inspect.signature(made).parameters)
-    if "policy" in taken:
-        taken |= set(inspect.signature(Policy).parameters)
-    assert set(OPTIONS[kind]) <= taken
 
 
 async def test_options_reach_an_endpoint(openai_server):
@@ -207,19 +163,6 @@ async def test_a_key_is_kept_back_when_told(openai_server, monkeypatch):
     assert openai_server.requests[0]["headers"]["authorization"] == "Bearer none-needed"
 
 
-def test_missing_weights_are_pulled_with_progress(monkeypatch):
-    def pull(name: str, on_progress: Any) -> dict[str, Path]:
-        on_progress(1, 2, name)
-        raise WeightsUnavailable("offline")
-
-    monkeypatch.setattr("colligate.models.names.pull", pull)
-    seen: list[tuple[int, int, str]] = []
-    for open_it, name in ((open_model, "bundled"), (open_embedder, "minilm")):
-        with pytest.raises(WeightsUnavailable):
-            open_it(name, on_progress=lambda *told: seen.append(told))
-    assert seen == [(1, 2, BUNDLED), (1, 2, "minilm-l6-v2-int8")]
-
-
 def test_rerankers(scripted_model, tmp_path):
     cache = ResponseCache(tmp_path / "responses.db")
 
@@ -237,10 +180,6 @@ def test_rerankers(scripted_model, tmp_path):
     # It has the method, and says that what it wraps has not the capability.
     with pytest.raises(UsageError, match="scripted does not"):
         open_reranker("likelihood", scorer=CachedChat(scripted_model(), cache))
-
-
-def test_default_without_anything():
-    assert default_model()[0] == "bundled"
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,15 @@ import pytest
 from pydantic import BaseModel, Field
 
 from colligate.errors import (
-    ContextTooSmall,
     MalformedOutput,
     RequestRefused,
     ServerFailed,
     WeightsUnavailable,
 )
-from colligate.models import Capability, ChatModel, ChatRequest, Message, Usage
-from colligate.models.openai import OpenAIChat, OpenAIEmbedder
-from colligate.models.openai_http import Dialect, Policy
+from colligate.models import Capability, ChatModel, Message
+from colligate.models.openai import OpenAIEmbedder
+from colligate.models.openai_http import Policy
 from support.models import ask
-from support.server import Scripted
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 SCHEMA = {
@@ -87,25 +85,6 @@ async def test_a_model_that_only_thought_gets_room(openai_server, model):
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_model_that_only_thought_in_its_text_gets_room(openai_server, model, stream):
-    openai_server.say("<think>hm, well", finish_reason="length")
-    openai_server.say("<think>two and two</think>Four.")
-    pieces: list[str] = []
-    completion = await ask(model, HELLO, on_token=pieces.append if stream else None)
-    assert completion.text == "Four."
-    assert "thinking" in completion.warnings[0]
-    assert "".join(pieces) == ("Four." if stream else "")
-    assert len(openai_server.requests) == 2
-
-
-async def test_an_answer_that_was_cut_after_thinking_stays(openai_server, model):
-    openai_server.say("<think>hm</think>The lease be", finish_reason="length")
-    completion = await ask(model, HELLO)
-    assert (completion.text, completion.thinking) == ("The lease be", "hm")
-    assert len(openai_server.requests) == 1
-
-
 async def test_json_keeps_marks_of_thinking(openai_server, model):
     quote = json.dumps({"quote": "after </think> it answers"})
     openai_server.say(quote)
@@ -115,20 +94,6 @@ async def test_json_keeps_marks_of_thinking(openai_server, model):
     assert (await ask(model, HELLO, schema=schema)).text == cut
     openai_server.say("<think>hm {a}</think>" + quote.replace("</think>", ""))
     assert (await ask(model, HELLO, schema=schema)).text == quote.replace("</think>", "")
-
-
-async def test_calls_at_once_that_only_thought_all_get_room(openai_server, model):
-    def reply(body):
-        if body["max_tokens"] > 10:
-            return "Four."
-        return Scripted("say", text=None, reasoning="hm, well", finish_reason="length")
-
-    openai_server.answer = reply
-    openai_server.hold()
-    calls = [asyncio.create_task(ask(model, HELLO, max_tokens=10)) for _ in range(3)]
-    assert await asyncio.to_thread(openai_server.until, lambda: openai_server.in_flight == 3)
-    openai_server.release()
-    assert [each.text for each in await asyncio.gather(*calls)] == ["Four."] * 3
 
 
 @pytest.mark.parametrize(
@@ -165,13 +130,6 @@ async def test_nonsense_events(openai_server, model, event):
     openai_server.garble(b"data: " + event + b"\n\n", times=3)
     with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await ask(model, HELLO, on_token=lambda piece: None)
-
-
-async def test_usage_without_sense_is_an_estimate_or_nothing(openai_server, model):
-    openai_server.say("x", usage={"prompt_tokens": "many", "completion_tokens": -4})
-    assert (await ask(model, HELLO)).usage.estimated
-    openai_server.say("x", usage={"prompt_tokens": 5, "completion_tokens": "4"})
-    assert (await ask(model, HELLO)).usage == Usage(5, 0)
 
 
 async def test_a_stream_cut_and_asked_again_shows_nothing_twice(openai_server, model):
@@ -214,34 +172,12 @@ async def test_several_refusals_in_one_call(openai_server, model):
     assert len(completion.warnings) == 3
 
 
-async def test_max_tokens_is_renamed_quietly(openai_server, model):
-    openai_server.refused = {"max_tokens"}
-    assert (await ask(model, HELLO)).warnings == ()
-    await ask(model, HELLO)
-    assert ["max_tokens" in sent for sent in openai_server.requests] == [True, False, False]
-
-
-async def test_calls_at_once_learn_the_same_thing(openai_server, model):
-    openai_server.refused = {"max_tokens", "temperature"}
-    openai_server.refused_forms = {"json_schema"}
-    calls = (ask(model, HELLO, schema=SCHEMA) for _ in range(6))
-    completions = await asyncio.gather(*calls)
-    assert len([warning for each in completions for warning in each.warnings]) == 2
-
-
 async def test_everything_refused_ends(openai_server, model):
     message = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
     openai_server.fail(400, message, times=100)
     with pytest.raises(RequestRefused, match="not supported"):
         await ask(model, HELLO, seed=1, stop=["#"], schema=SCHEMA)
     assert len(openai_server.requests) < 10
-
-
-async def test_too_large_a_limit_is_not_renamed(openai_server, model):
-    openai_server.fail(400, "max_tokens is too large: 99999", param="max_tokens")
-    with pytest.raises(RequestRefused, match="too large"):
-        await ask(model, HELLO, max_tokens=99999)
-    assert len(openai_server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -276,32 +212,12 @@ async def test_refusals_as_servers_word_them(openai_server, model, message):
     assert completion.warnings == ("m does not take seed; it was left out",)
 
 
-async def test_what_on_token_raises_is_not_the_servers_fault(openai_server, model):
-    def show(piece: str) -> None:
-        "…".encode("ascii")  # as printing does in a terminal that knows no more
-
-    with pytest.raises(UnicodeEncodeError):
-        await ask(model, HELLO, on_token=show)
-    assert len(openai_server.requests) == 1
-
-
 async def test_stop_is_kept_where_the_server_does_not(openai_server, model):
     openai_server.refused = {"stop"}
     openai_server.answer = "One.\n\nTwo."
     pieces: list[str] = []
     completion = await ask(model, HELLO, stop=["\n\n"], on_token=pieces.append)
     assert completion.text == "".join(pieces) == "One."
-
-
-async def test_schema_is_sent_strict(openai_server, model):
-    await ask(model, HELLO, schema=SCHEMA)
-    form = openai_server.requests[0]["response_format"]
-    assert form["type"] == "json_schema"
-    schema = form["json_schema"]["schema"]
-    assert schema["required"] == ["answer", "note"]
-    assert schema["additionalProperties"] is False
-    assert "default" not in schema["properties"]["note"]
-    assert Capability.STRUCTURED in model.capabilities
 
 
 class Claim(BaseModel):
@@ -359,26 +275,6 @@ async def test_an_error_in_the_stream_is_typed(openai_server, model):
         await ask(model, HELLO, on_token=lambda piece: None)
 
 
-async def test_token_counts_are_about_right(model):
-    english = "The quick brown fox jumps over the lazy dog near the river bank. " * 10
-    assert 130 <= await model.count_tokens(english) <= 175  # 140 with GPT-2's tokenizer
-    assert await model.count_tokens("") == 0
-    assert await model.count_tokens("我们都是好朋友") == 7
-
-
-async def test_base_url_from_the_environment(openai_server, policy, monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
-    model = OpenAIChat("m", policy=policy)
-    assert (await ask(model, HELLO)).text == "Hello."
-    await model.aclose()
-
-
-def test_openai_gets_the_new_name_of_the_limit():
-    assert OpenAIChat("gpt-x", api_key="k").name == "openai:gpt-x"
-    body = Dialect("gpt-x", is_openai=True).body(ChatRequest(HELLO, max_tokens=1))
-    assert body["max_completion_tokens"] == 1
-
-
 async def test_an_adapter_is_another_model_of_the_same_server(openai_server, model):
     openai_server.models = ["m", "router", "scope"]
     openai_server.answer = lambda body: f"as {body['model']}"
@@ -390,25 +286,6 @@ async def test_an_adapter_is_another_model_of_the_same_server(openai_server, mod
     assert (await ask(model, HELLO, max_tokens=5)).text == "as m"
     again = await scope.with_adapter("router")  # in place of it
     assert (await ask(again, HELLO, max_tokens=5)).text == "as router"
-
-
-async def test_what_one_model_of_a_server_refuses_another_may_take(openai_server, model):
-    openai_server.refused_forms = ["json_schema"]
-    await ask(model, HELLO, schema=SCHEMA)
-    adapted = await model.with_adapter("router")
-    assert Capability.STRUCTURED not in model.capabilities
-    assert Capability.STRUCTURED in adapted.capabilities
-
-
-async def test_what_its_base_was_asked_an_adapter_is_asked_too(openai_server, model):
-    openai_server.logprobs = {"Local": 0.7, "Global": 0.2}
-    assert Capability.LABELS not in (await model.with_adapter("early")).capabilities
-    await model.probe()
-    adapted = await model.with_adapter("scope")
-    assert Capability.LABELS in adapted.capabilities
-    odds = await adapted.labels(HELLO, ("Local", "Global"))
-    assert odds.odds["Local"] == pytest.approx(7 / 9)
-    assert openai_server.requests[-1]["model"] == "scope"
 
 
 async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
@@ -439,11 +316,6 @@ async def test_batches_keep_the_order(openai_server, embedder):
     assert np.allclose(rows, one_by_one, atol=1e-6)
 
 
-async def test_batches_by_tokens(openai_server, embedder):
-    await embedder.embed(["long " * 9000, "long " * 9000, "short", "short"])
-    assert sorted(len(sent["input"]) for sent in openai_server.requests) == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("name", "query", "passage"),
     [
@@ -461,13 +333,6 @@ async def test_texts_begin_as_the_model_was_trained(openai_server, policy, name,
     sent = [request["input"] for request in openai_server.requests]
     assert sent == [[f"{query}who signed", query or " "], [f"{passage}Anna signed."]]
     await embedder.aclose()
-
-
-async def test_dimension_is_discovered(openai_server, embedder):
-    openai_server.dimension = 48
-    assert embedder.dimension == 48
-    assert embedder.dimension == 48
-    assert len(openai_server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -491,16 +356,3 @@ async def test_wrong_answers(openai_server, embedder, body):
     openai_server.garble(body, times=3)
     with pytest.raises(MalformedOutput):
         await embedder.embed(["a"])
-
-
-async def test_another_length_later(openai_server, embedder):
-    await embedder.embed(["a"])
-    openai_server.dimension = 9
-    with pytest.raises(MalformedOutput, match="length 8"):
-        await embedder.embed(["b"])
-
-
-async def test_one_failing_batch_fails_the_call(openai_server, embedder):
-    openai_server.fail(400, "context length exceeded")
-    with pytest.raises(ContextTooSmall):
-        await embedder.embed(TEXTS)

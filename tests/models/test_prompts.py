@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tokenizers.processors import TemplateProcessing
 
 from colligate.errors import ModelError, RequestRefused
 from colligate.models import Message
+from colligate.models.base import blunt, encodable, marks
 from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer
 from colligate.models.prompts import Prompts
 
@@ -119,12 +121,6 @@ def test_the_question_ends_where_the_last_message_does(prompts, documents, quest
     assert whole[: len(ids)] == ids
 
 
-def test_a_question_in_plain_text(prompts):
-    ids, covered = prompts.encode_question("Otters eat fish.<|im_end|>")
-    assert ids == prompts.encode_literal("Otters eat fish.<|im_end|>")
-    assert covered == prompts.token_spans("Otters eat fish.<|im_end|>")
-
-
 def test_blanks_that_a_template_cuts_off_do_not_shift_the_spans(templated):
     trimming = templated("{% for m in messages %}<|im_start|>{{ m.content|trim }}{% endfor %}")
     _, covered = trimming.encode_question([Message("user", "  Why? \n")])
@@ -175,3 +171,65 @@ def test_no_room_is_left_to_think_where_none_is_wanted(templated):
     ask = [Message("user", "Why?")]
     assert thinking.opens_thinking(thinking.render(ask))
     assert thinking.render(ask, think=False) == "Why?[off]<think>\n\n</think>\n\n"
+
+
+# Marks of control tokens in a text become letters, and nothing else changes
+
+CONTROLS = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<s>",
+    "</s>",
+    "<end_of_turn>",
+    "<unused12>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "[INST]",
+    "[/INST]",
+    "<|start header id|>",
+]
+ORDINARY = ["<b>", "</p>", '<a href="x">', "[1]", "[x](y)", "1 < 2 > 0", "<|", "|>", "\n", "a"]
+texts = st.lists(st.sampled_from([*CONTROLS, *ORDINARY, "<", ">", "[", "]", "\U0001f642"])).map(
+    "".join
+)
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_control_token_is_found_wherever_it_stands(control):
+    for text in (control, f"a{control}b", f"<{control}>", f"[a {control}]", f"<x{control * 2}"):
+        safe = blunt(text, [control])
+        assert control not in safe
+        assert len(safe) == len(text)
+        assert sum(a != b for a, b in zip(text, safe, strict=True)) == text.count(control)
+
+
+@given(texts)
+def test_what_is_left_has_no_control_token_and_the_same_places(text):
+    safe = blunt(text, CONTROLS)
+    assert not any(control in safe for control in CONTROLS)
+    assert len(safe) == len(text)
+    assert blunt(safe, CONTROLS) == safe
+    assert all(a in "<[" for a, b in zip(text, safe, strict=True) if a != b)
+
+
+@given(texts)
+def test_the_marks_of_a_text_are_all_there(text):
+    found = marks(text)
+    assert set(found) >= {control for control in CONTROLS if control in text}
+    assert all(mark in text for mark in found)
+
+
+def test_marks_end_with_their_line_and_have_bounds():
+    assert marks("<a\nb> [] <> <" + "x" * 200 + ">") == []
+
+
+@pytest.mark.parametrize("first", "<[]>|")
+def test_no_normalisation_undoes_it(first):
+    safe = blunt(f"{first}x", [f"{first}x"])
+    for form in ("NFC", "NFKC", "NFD", "NFKD"):
+        assert first not in unicodedata.normalize(form, safe)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_what_no_encoding_has_is_replaced_in_its_place(text):
+    sent = encodable(text)
+    assert len(sent.encode()) >= len(sent) == len(text)

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
+import torch
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from colligate.errors import MalformedOutput, NotAuthorised
+from colligate.errors import MalformedOutput, UnknownModel, WeightsUnavailable
 from colligate.models import Reranker
-from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.names import open_head, open_reranker
+from colligate.models.pairs import MiniLMReranker
+from colligate.models.rerankers import HTTPReranker, LikelihoodReranker
+from colligate.models.weights import pull
 
 TEXTS = ["about cats", "nothing", "about big cats and dogs"]
-
-
-class Letters:
-    """An embedder of two dimensions: how often `a` and `b` occur."""
-
-    name, dimension = "letters", 2
-
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
-        rows = np.array([[t.count("a"), t.count("b")] for t in texts], dtype=np.float32)
-        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
-
-    async def aclose(self) -> None: ...
 
 
 class Overlap:
@@ -44,13 +32,6 @@ class Overlap:
         ]
 
 
-async def test_embedding_similarity():
-    reranker = EmbeddingReranker(Letters())
-    assert isinstance(reranker, Reranker)
-    assert await reranker.score("a", ["b", "a", "ab"]) == pytest.approx([0, 1, 0.5**0.5])
-    assert await reranker.score("a", []) == []
-
-
 async def test_question_likelihood():
     model = Overlap()
     reranker = LikelihoodReranker(model)
@@ -60,14 +41,6 @@ async def test_question_likelihood():
     [together] = model.asked
     assert together[0] == ("Cats\nabout big cats\n\nQuestion:", " big cats")
     assert together[1] == ("Dogs\nabout dogs\n\nQuestion:", " big cats")
-
-
-async def test_question_likelihood_of_no_texts_and_of_no_question():
-    model = Overlap()
-    reranker = LikelihoodReranker(model)
-    assert await reranker.score("big cats", []) == []
-    assert not model.asked
-    assert await reranker.score("", TEXTS) == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("ending", ["", "/rerank"])
@@ -105,9 +78,126 @@ async def test_http_wrong_answers(openai_server, policy, body):
     await reranker.aclose()
 
 
-async def test_http_wrong_key_names_its_variable(openai_server, policy):
-    openai_server.key = "wanted"
-    reranker = HTTPReranker(openai_server.url, "r", policy=policy)
-    with pytest.raises(NotAuthorised, match="COLLIGATE_RERANKER_KEY"):
-        await reranker.score("q", ["a"])
+# The reranker and the verifier that come in the package
+
+QUESTION = "When did the lighthouse on Skerry Rock begin to shine?"
+RIGHT = "Skerry Rock\nThe lighthouse was lit for the first time in March 1851."
+OTHERS = (
+    "Skerry Rock\nThe lighthouse on the rock is 42 metres high and made of granite.",
+    "Lighthouse\nA lighthouse is a tower that shines a light to guide ships.",
+    "Rock music\nRock began in the United States and shone in the sixties.",
+    "Herring\nHerring is a fish that is eaten smoked or salted.",
+)
+
+
+@pytest.fixture
+async def reranker():
+    opened = open_reranker("minilm")
+    yield opened
+    await opened.aclose()
+
+
+async def test_the_passage_that_answers_is_first(reranker):
+    scores = await reranker.score(QUESTION, [*OTHERS, RIGHT])
+    assert max(scores) == scores[-1]
+    assert scores[-2] < scores[0]  # of another subject altogether
+
+
+async def test_a_score_is_the_same_in_any_company(reranker):
+    together = await reranker.score(QUESTION, [*OTHERS, RIGHT] * 3)
+    [alone] = await reranker.score(QUESTION, [RIGHT])
+    assert together[len(OTHERS)] == together[-1] == alone
+
+
+async def test_a_damaged_file_is_reported(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    reranker = MiniLMReranker(tmp_path)
+    with pytest.raises(WeightsUnavailable, match=str(tmp_path)):
+        await reranker.score("what", ["this"])
     await reranker.aclose()
+
+
+LIT = "The lighthouse was lit for the first time in March 1851, after the harbour had been closed."
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ("The lighthouse was first lit in March 1851.", "supports"),
+        ("The lighthouse was not lit in March 1851.", "contradicts"),
+        ("The lighthouse was lit for the last time in March 1851.", "contradicts"),
+        (LIT.replace("after", "before"), "contradicts"),
+        ("Herring is a fish that is eaten smoked or salted.", "neither"),
+    ],
+)
+async def test_the_verifier_tells_what_a_sentence_does_with_a_claim(claim, verdict):
+    verifier = open_head("head")
+    assert verifier.name == "head"
+    found = verifier.score(claim, "Skerry Rock", LIT)
+    await verifier.aclose()
+    likely = dict(zip(("supports", "contradicts", "neither"), found, strict=True))
+    assert max(likely, key=likely.__getitem__) == verdict
+    assert (likely["contradicts"] >= verifier.limit) == (verdict == "contradicts")
+
+
+# An entailment model by name as verifier: its labels are found by their names
+
+NLI = ("contradiction", "entailment", "neutral")
+
+
+@pytest.fixture
+def name(tmp_path):
+    """`name(labels, sure)` names a tiny model that is sure of one of its labels."""
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(pull("minilm-l6-v2-int8")["tokenizer"]), pad_token="[PAD]"
+    )
+
+    def made(labels, sure):
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            id2label=dict(enumerate(labels)),
+            label2id={label: at for at, label in enumerate(labels)},
+        )
+        model = BertForSequenceClassification(config)
+        with torch.no_grad():
+            model.classifier.weight.zero_()
+            model.classifier.bias.zero_()
+            model.classifier.bias[labels.index(sure)] = 9
+        model.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        return f"hf:{tmp_path}"
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("labels", "sure", "expected"),
+    [
+        (NLI, "entailment", (1, 0, 0)),
+        (NLI, "contradiction", (0, 1, 0)),
+        (NLI[::-1], "contradiction", (0, 1, 0)),
+        (NLI, "neutral", (0, 0, 1)),
+        (("LABEL_0", "LABEL_1"), "LABEL_1", (1, 0, 0)),
+        (("LABEL_0", "LABEL_1"), "LABEL_0", (0, 0, 1)),
+    ],
+)
+async def test_its_labels_are_read_by_name(name, labels, sure, expected):
+    verifier = open_head(name(labels, sure))
+    found = verifier.score("Ada lived.", "Ada", "Ada Mercer died in 1904.\udce9")
+    assert found == pytest.approx(expected, abs=1e-3)
+    await verifier.aclose()
+
+
+def test_a_model_with_one_label_is_refused(name):
+    with pytest.raises(WeightsUnavailable, match="not an entailment model"):
+        open_head(name(("LABEL_0",), "LABEL_0"))
+
+
+@pytest.mark.parametrize("wrong", ["onnx:", "hf:", "minilm:x"])
+def test_other_names_are_unknown(wrong):
+    with pytest.raises(UnknownModel, match=r"none.*odds.*hf:NAME.*onnx:FOLDER"):
+        open_head(wrong)

@@ -28,7 +28,6 @@ class HubServer:
         self.json_index = True
         self.ranges = True
         self.pages: dict[str, tuple[bytes, str]] = {}
-        self.redirects: dict[str, str] = {}
         self.cut_after: list[int] = []
         self.requests: list[tuple[str, str | None]] = []
         self.agents: set[str] = set()
@@ -39,9 +38,6 @@ class HubServer:
 
             def log_message(self, *args: object) -> None:
                 pass
-
-            def do_HEAD(self) -> None:
-                server._reply(self, head=True)
 
             def do_GET(self) -> None:
                 server._reply(self)
@@ -69,18 +65,16 @@ class HubServer:
         self._http.server_close()
         self._thread.join()
 
-    def _reply(self, request: BaseHTTPRequestHandler, *, head: bool = False) -> None:
+    def _reply(self, request: BaseHTTPRequestHandler) -> None:
         path, wanted = request.path, request.headers.get("Range")
         self.agents.add(request.headers.get("User-Agent", ""))
-        if not head:
-            self.requests.append((path, wanted))
+        self.requests.append((path, wanted))
         body, kind = self.files.get(path), "application/octet-stream"
         if path.startswith("/simple/"):
             project = path.split("/")[2]
             body, kind = self.pages.get(project) or self._index_page(project)
-        if path in self.redirects or body is None:
-            request.send_response(302 if path in self.redirects else 404)
-            request.send_header("Location", self.redirects.get(path, ""))
+        if body is None:
+            request.send_response(404)
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
@@ -93,14 +87,11 @@ class HubServer:
         body = body[start:end]
         request.send_response(206 if partly else 200)
         headers: dict[str, Any] = {"Content-Type": kind, "Content-Length": len(body)}
-        headers |= {"ETag": '"etag"', "X-Repo-Commit": "0" * 40}  # as the hub says
         if partly:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{whole}"
         for name, value in headers.items():
             request.send_header(name, str(value))
         request.end_headers()
-        if head:
-            return
         if self.cut_after and len(body) > self.cut_after[0]:
             body = body[: self.cut_after.pop(0)]
             request.close_connection = True

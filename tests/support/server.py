@@ -144,9 +144,6 @@ class OpenAIServer:
     def hang_up(self, times: int = 1, *, path: str | None = None) -> None:
         self.script += [Scripted("hang up", path)] * times
 
-    def trickle(self, word: str = "word ", every: float = 0.01, times: int = 1) -> None:
-        self.script += [Scripted("trickle", word=word, every=every)] * times
-
     def garble(
         self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
     ) -> None:
@@ -283,9 +280,6 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self._stall()
             elif reply.kind == "hang up":
                 self.close_connection = True
-            elif reply.kind == "trickle":
-                chunks = _chunks(body, what["word"], None, "stop")[1:2]
-                self._stream(itertools.cycle(chunks), whole=False, every=what["every"])
             elif reply.kind == "raw":
                 self._send(200, what["body"], what.get("type", "application/json"), {})
             elif reply.kind == "json" and not what.get("whole", True):
@@ -324,9 +318,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                         server.left.set()
                     return
 
-        def _stream(
-            self, chunks: Iterable[dict[str, Any]], *, whole: bool, every: float = 0.0
-        ) -> None:
+        def _stream(self, chunks: Iterable[dict[str, Any]], *, whole: bool) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Transfer-Encoding", "chunked")
@@ -335,8 +327,6 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             for event in itertools.chain(events, [b"data: [DONE]\n\n"] if whole else []):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
                 self.wfile.flush()
-                if every and server.closing.wait(every):
-                    break
             if whole:
                 self._answered()
                 self.wfile.write(b"0\r\n\r\n")

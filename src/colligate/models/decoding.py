@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from colligate.models.grammar import Grammar
 from colligate.models.prompts import check_fits
 
 FinishReason = Literal["stop", "length"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,21 @@ class GeneratedText:
     cached_tokens: int
 
 
+@dataclass(eq=False, kw_only=True)
+class Request(Generic[T]):
+    """Something to compute: it has its outcome at the end, and ends early when `halt` is set."""
+
+    adapter: str = ""
+    halt: Event = field(default_factory=Event)
+    outcome: T | Exception | None = field(default=None, init=False, repr=False)
+
+
 @dataclass(eq=False)
-class GenerationRequest:
+class GenerationRequest(Request[GeneratedText]):
     """A prompt of at least one token, and how to answer it.
 
     The text ends before the first string of `stop`. `on_piece` is called in the model's thread
-    with each piece of text that is certain. Setting `halt` cancels the request.
+    with each piece of text that is certain.
     """
 
     ids: list[int]
@@ -46,10 +56,7 @@ class GenerationRequest:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     grammar: Grammar | None = None
-    adapter: str = ""
     on_piece: Callable[[str], None] | None = None
-    halt: Event = field(default_factory=Event)
-    outcome: GeneratedText | Exception | None = field(default=None, init=False, repr=False)
 
 
 class PassStopped(Exception):

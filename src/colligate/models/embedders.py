@@ -7,7 +7,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,19 +101,16 @@ class StaticEmbedder:
 
     def __init__(self) -> None:
         self._files = _find(self.name)
-        self._lock = threading.Lock()
-        self._loaded: tuple[Tokenizer, NDArray[np.float16]] | None = None
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
         return await asyncio.to_thread(self._embed, texts)
 
-    async def aclose(self) -> None:
-        self._loaded = None
+    async def aclose(self) -> None: ...  # what it holds is freed with the object
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        tokenizer, table = self._load()
+        tokenizer, table = self._loaded
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for i, text in enumerate(texts):
             ids = tokenizer.encode(encodable(text), add_special_tokens=False).ids or [0]
@@ -121,16 +118,13 @@ class StaticEmbedder:
             vectors[i] = mean / np.linalg.norm(mean)
         return vectors
 
-    def _load(self) -> tuple[Tokenizer, NDArray[np.float16]]:
-        with self._lock:
-            if self._loaded is None:
-                try:
-                    tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
-                    table = load_file(self._files["model"])["embedding.weight"]
-                    self._loaded = tokenizer, table
-                except Exception as error:  # tokenizers raises bare exceptions
-                    raise _damaged(self.name, self._files, error) from error
-            return self._loaded
+    @cached_property
+    def _loaded(self) -> tuple[Tokenizer, NDArray[np.float16]]:
+        try:
+            tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
+            return tokenizer, load_file(self._files["model"])["embedding.weight"]
+        except Exception as error:  # tokenizers raises bare exceptions
+            raise _damaged(self.name, self._files, error) from error
 
 
 class MultilingualE5:

@@ -66,22 +66,20 @@ def _open(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"GGUF":
-                raise WeightsUnavailable(
-                    f"cannot load {path}", "it is not a GGUF file", "give the path of a .gguf model"
-                )
+                raise _unreadable(path, "it is not a GGUF file")
             yield stream
     except FileNotFoundError as error:
         raise UnknownModel(
             f"no model at {path}", "the file does not exist", "check the path after gguf:"
         ) from error
     except OSError as error:
-        raise WeightsUnavailable(
-            f"cannot load {path}", error.strerror or str(error), "check the path and permissions"
-        ) from error
+        raise _unreadable(path, error.strerror or str(error)) from error
     except (struct.error, ValueError, TypeError, OverflowError) as error:
-        raise WeightsUnavailable(
-            f"cannot load {path}", "its GGUF header is damaged", "download the file again"
-        ) from error
+        raise _unreadable(path, "its GGUF header is damaged") from error
+
+
+def _unreadable(path: Path, why: str) -> WeightsUnavailable:
+    return WeightsUnavailable(f"cannot load {path}", why, "check the path, or download it again")
 
 
 def _metadata(stream: BinaryIO) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +30,13 @@ from colligate.models.base import (
     Prompt,
     Usage,
 )
-from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
+from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped, Request
 from colligate.models.grammar import Grammars
 from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.prompts import Prompts
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
 T = TypeVar("T")
-
-
-class LocalRequest(Protocol):
-    """Something to compute: it has its outcome at the end, and ends early when `halt` is set."""
-
-    halt: Event
-
-    @property
-    def outcome(self) -> Any: ...
 
 
 Pair = tuple[list[int], list[int]]
@@ -120,7 +110,7 @@ class LocalModel:
 
         request.on_piece = forward
         await self._backend.open()
-        answer = asyncio.ensure_future(self._backend.run(self._backend.generate(request)))
+        answer = asyncio.ensure_future(self._backend.generate(request))
         answer.add_done_callback(lambda _: pieces.put_nowait(None))
         visible = ThinkingFilter(inside=inside)
         try:
@@ -216,21 +206,13 @@ class LocalModel:
 _NO_TEMPLATE = "has no chat template: it is not an instruction model, and was given plain text"
 
 
-class _GaveWay:
-    """The result of work that is to be done again."""
-
-
-Work = Callable[[], T | _GaveWay]
-
-
 class LocalBackend(ABC):
     """The weights and tokenizer that a model and its adapted views share, loaded when needed.
 
     The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
     prompt and counting its tokens never wait for answers in progress. `generate`, `score` and
-    `attend` are called in the event loop, after `open`: what they are asked joins the work in
-    progress, and what they return waits for it in `computing`. `halt` ends it with PassStopped.
-    A backend that computes several calls together has `advance`, and returns `wait_for`.
+    `attend` are called after `open`, and end with PassStopped after `halt`. A backend that computes
+    several calls together has `advance`, and awaits `finish`.
     """
 
     def __init__(self, name: str) -> None:
@@ -241,7 +223,6 @@ class LocalBackend(ABC):
         self._lock = Lock()  # one thread loads the tokenizer
         self._prompts: Prompts | None = None
         self._opened = False
-        self._calls: deque[Sequence[LocalRequest]] = deque()  # those that wait together
 
     @abstractmethod
     def load(self) -> None:
@@ -260,18 +241,18 @@ class LocalBackend(ABC):
         """Load an adapter; return its name for requests, and its version. In `computing`."""
 
     @abstractmethod
-    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
-        """Begin an answer."""
+    async def generate(self, request: GenerationRequest) -> GeneratedText:
+        """Write an answer."""
 
     @abstractmethod
-    def score(self, pairs: Sequence[Pair], adapter: str, halt: Event) -> Work[list[list[float]]]:
-        """Begin to compute the log-probability of each token of each second list."""
+    async def score(self, pairs: Sequence[Pair], adapter: str, halt: Event) -> list[list[float]]:
+        """Compute the log-probability of each token of each second list."""
 
     @abstractmethod
-    def attend(
+    async def attend(
         self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> Work[list[float]]:
-        """Begin to compute the mean attention of the tokens from `first` on to each token."""
+    ) -> list[float]:
+        """Compute the mean attention of the tokens from `first` on to each token."""
 
     @abstractmethod
     def free(self) -> None:
@@ -300,53 +281,39 @@ class LocalBackend(ABC):
             self.load()
             self._opened = True
 
-    async def compute(self, begin: Callable[[Event], Work[T]]) -> T:
+    async def compute(self, begin: Callable[[Event], Awaitable[T]]) -> T:
         """Begin some work and wait for it; it is stopped when nobody waits for it any more."""
         await self.open()
         with self.stoppable(Event()) as halt:
             try:
-                return await self.run(begin(halt))
+                return await begin(halt)
             except PassStopped:
                 raise self.closed() from None
-
-    async def run(self, work: Work[T]) -> T:
-        """Do some work in `computing`; what gives way is done again, behind the other calls."""
-        while isinstance(result := await self.computing.run(work), _GaveWay):
-            pass
-        return result
 
     def advance(self) -> None:
         """Compute one more batch of all that is asked. In `computing`."""
         raise NotImplementedError
 
-    def wait_for(self, requests: Sequence[LocalRequest], result: Callable[[], Any]) -> Work[Any]:
-        """Return the work of a call: advance until its requests have their outcomes.
+    async def finish(self, requests: Sequence[Request[T]]) -> list[T]:
+        """Advance until requests have their outcomes; raise the first that is an error.
 
-        One thread computes for all calls, in the name of one that waits. It gives way when another
-        one's requests have ended: a short answer must not wait for a long one. Raises the first
-        outcome that is an error.
+        Each call that waits asks for a batch in its turn, and a batch serves all of them: a short
+        answer does not wait for a long one.
         """
-        self._calls.append(requests)
 
-        def ended(call: Sequence[LocalRequest]) -> bool:
-            return all(request.outcome is not None for request in call)
-
-        def work() -> Any:
-            while not ended(requests):
-                for other in tuple(self._calls):
-                    if any(request.halt.is_set() for request in other):
-                        self._calls.remove(other)  # nobody waits for it any more
-                    elif ended(other):
-                        return _GaveWay()
+        def advance() -> None:
+            if any(request.outcome is None for request in requests):
                 self.advance()
-            if requests in self._calls:
-                self._calls.remove(requests)
-            for request in requests:
-                if isinstance(request.outcome, Exception):
-                    raise request.outcome
-            return result()
 
-        return work
+        while any(request.outcome is None for request in requests):
+            await self.computing.run(advance)
+        outcomes = []
+        for request in requests:
+            if isinstance(request.outcome, Exception):
+                raise request.outcome
+            assert request.outcome is not None
+            outcomes.append(request.outcome)
+        return outcomes
 
     @contextmanager
     def stoppable(self, halt: Event) -> Iterator[Event]:

@@ -32,7 +32,7 @@ class LoraFiles:
         try:
             content = f"{hash_file(self.config)} {hash_file(self.weights)}"
         except OSError as error:
-            raise refuse_adapter(self.adapter, str(error), "check the files") from error
+            raise refuse_adapter(self.adapter, str(error)) from error
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -46,7 +46,7 @@ def find_lora(adapter: str | Path) -> LoraFiles:
     weights = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
     if not config.is_file() or not weights:
         missing = " or ".join(_WEIGHTS) if config.is_file() else _CONFIG
-        raise refuse_adapter(adapter, f"it has no {missing}", "give a folder that peft wrote")
+        raise refuse_adapter(adapter, f"it has no {missing}")
     return LoraFiles(adapter, config, weights[0])
 
 
@@ -55,7 +55,7 @@ def _find_folder(adapter: str | Path) -> Path:
     if path.is_dir():
         return path
     if isinstance(adapter, Path) or name.count("/") != 1 or name[:1] in "./~":
-        raise refuse_adapter(adapter, "there is no such folder", "check the path")
+        raise refuse_adapter(adapter, "there is no such folder")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # no line for each of its retries
     download = import_module("huggingface_hub").snapshot_download
     files = [_CONFIG, *_WEIGHTS]
@@ -90,12 +90,10 @@ def read_lora_settings(files: LoraFiles) -> dict[str, Any]:
     try:
         settings = json.loads(files.config.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        why = f"its {_CONFIG} is damaged ({error})"
-        raise refuse_adapter(files.adapter, why, "download or save it again") from error
+        raise refuse_adapter(files.adapter, f"its {_CONFIG} is damaged ({error})") from error
     kind = settings.get("peft_type") if isinstance(settings, Mapping) else None
     if kind != "LORA":
-        why = f"its type is {kind or 'unknown'}"
-        raise refuse_adapter(files.adapter, why, "give a LoRA adapter")
+        raise refuse_adapter(files.adapter, f"its type is {kind or 'unknown'}")
     more = [
         name
         for name, value in settings.items()
@@ -104,12 +102,13 @@ def read_lora_settings(files: LoraFiles) -> dict[str, Any]:
     if settings.get("init_lora_weights") not in _INITIALISATIONS:
         more.append(f"init_lora_weights={settings['init_lora_weights']}")
     if more:
-        why = f"it is more than plain LoRA: {', '.join(more)}"
-        raise refuse_adapter(files.adapter, why, "convert it with peft")
+        raise refuse_adapter(files.adapter, f"it is more than plain LoRA: {', '.join(more)}")
     return {name: settings[name] for name in _FORWARD if name in settings}
 
 
-def refuse_adapter(adapter: str | Path, why: str, hint: str) -> WeightsUnavailable:
+def refuse_adapter(
+    adapter: str | Path, why: str, hint: str = "give the folder of a plain LoRA adapter of peft"
+) -> WeightsUnavailable:
     """Return the error for an adapter that cannot be loaded."""
     return WeightsUnavailable(f"cannot load the adapter {adapter}", why, hint)
 

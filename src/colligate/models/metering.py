@@ -199,11 +199,8 @@ class Meter:
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
     _times: dict[str, list[tuple[float, float]]] = field(
-        default_factory=lambda: {"search": [], "model": []}, init=False, repr=False
+        default_factory=lambda: {"search": [], "model": [], "offline": []}, init=False, repr=False
     )
-    _offline_seconds: float = field(default=0.0, init=False, repr=False)
-    _offline_since: float = field(default=0.0, init=False, repr=False)
-    _offline_running: int = field(default=0, init=False, repr=False)
 
     @contextmanager
     def offline(self) -> Iterator[None]:
@@ -212,17 +209,12 @@ class Meter:
         Examples are structuring a document and indexing with a model: the result serves every
         question. Blocks that overlap, of several documents, count their time once.
         """
-        if not self._offline_running:
-            self._offline_since = time.perf_counter()
-        self._offline_running += 1
-        token = _OFFLINE.set(True)
+        began, token = time.perf_counter(), _OFFLINE.set(True)
         try:
             yield
         finally:
             _OFFLINE.reset(token)
-            self._offline_running -= 1
-            if not self._offline_running:
-                self._offline_seconds += time.perf_counter() - self._offline_since
+            self._note_time("offline", time.perf_counter() - began)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -289,10 +281,10 @@ class Meter:
     def report(self, *, seconds: float | None = None) -> UsageReport:
         """Return the sums; `seconds` is the run's own time, by default the sum over its calls."""
         sums, offline = _sums(self.calls), _sums(call for call in self.calls if call.offline)
-        offline["seconds"] = self._offline_seconds
+        split = {what: _covered(times) for what, times in self._times.items()}
+        offline["seconds"] = split.pop("offline")
         if seconds is not None:
             sums["seconds"] = seconds
-        split = {what: _covered(times) for what, times in self._times.items()}
         return UsageReport(
             **sums,
             retrieval_rounds=self.retrieval_rounds,

@@ -69,8 +69,7 @@ class OpenAIChat:
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
         self.context_tokens = context_tokens  # as given, or as the server reports (vLLM does)
-        self._base: OpenAIChat | None = None
-        self._adapted: dict[str, OpenAIChat] = {}
+        self._owns_endpoint = True  # an adapter's connections are its base's
         self._forget()
 
     def _forget(self) -> None:
@@ -233,24 +232,21 @@ class OpenAIChat:
 
     async def with_adapter(self, adapter: str | Path) -> OpenAIChat:
         """Return the server's model of this name: vLLM and others list adapters as models."""
-        base, name = self._base or self, str(adapter)
-        if name not in base._adapted:
-            listed: dict[str, Any] = {}
-            with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
-                listed = await self._endpoint.models()
-            if listed and name not in listed:
-                raise WeightsUnavailable(
-                    f"{base.name} has no adapter {name}",
-                    f"its server has {', '.join(list(listed)[:8])}",
-                    "name one of these, or start the server with it",
-                )
-            view = copy(base)
-            view._model, view._base = name, base
-            view._forget()
-            if Capability.LABELS in base.capabilities:  # it was probed
-                await view.probe()
-            base._adapted.setdefault(name, view)
-        return base._adapted[name]
+        name, listed = str(adapter), dict[str, Any]()
+        with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
+            listed = await self._endpoint.models()
+        if listed and name not in listed:
+            raise WeightsUnavailable(
+                f"{self.name} has no adapter {name}",
+                f"its server has {', '.join(list(listed)[:8])}",
+                "name one of these, or start the server with it",
+            )
+        view = copy(self)
+        view._model, view._owns_endpoint = name, False
+        view._forget()
+        if Capability.LABELS in self.capabilities:  # it was probed
+            await view.probe()
+        return view
 
     async def count_tokens(self, text: str) -> int:
         """Estimate the tokens of a text: asking a server's tokenizer would cost a request."""
@@ -263,7 +259,7 @@ class OpenAIChat:
         return token_spans(text)
 
     async def aclose(self) -> None:
-        if self._base is None:  # an adapter's connections are its base's
+        if self._owns_endpoint:
             await self._endpoint.aclose()
 
 
@@ -312,10 +308,28 @@ class ServerReply:
     finish_reason: str | None = None
     usage: Any = None
 
+    def add(self, part: Any, key: str) -> str:
+        """Take a whole answer ("message") or a piece of a stream ("delta"); return its text."""
+        try:
+            self.usage = part.get("usage") or self.usage
+            if not part.get("choices"):
+                return ""
+            choice = part["choices"][0]
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            said = choice.get(key) or {}
+            piece = said.get("content")
+            piece = said.get("refusal") if piece is None else piece
+            self.thinking += _thinking(said)
+        except (AttributeError, LookupError, TypeError):
+            raise Garbled("it has no choices") from None
+        if not isinstance(piece, str | None):
+            raise Garbled("its content is not a text")
+        if piece is not None:
+            self.content = (self.content or "") + piece
+        return piece or ""
+
     def check(self) -> ServerReply:
         """Return the reply, or raise Garbled if it cannot be used."""
-        if self.content is not None and not isinstance(self.content, str):
-            raise Garbled("its content is not a text")
         if not isinstance(self.finish_reason, str | None):
             raise Garbled("its finish_reason is not a text")
         if self.content is None and not self.thinking and self.finish_reason in (None, "stop"):
@@ -344,15 +358,8 @@ class ServerReply:
 
 def read_reply(completion: Any) -> ServerReply:
     """Read a whole answer, or raise Garbled."""
-    try:
-        choice = completion["choices"][0]
-        message, finish_reason = choice["message"], choice.get("finish_reason")
-        content = message.get("content")
-        if content is None:
-            content = message.get("refusal")
-        reply = ServerReply(content, _thinking(message), finish_reason, completion.get("usage"))
-    except (AttributeError, LookupError, TypeError):
-        raise Garbled("it has no choices") from None
+    reply = ServerReply()
+    reply.add(completion, "message")
     return reply.check()
 
 
@@ -365,21 +372,7 @@ async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> 
     visible, filtered = "", ThinkingFilter()
     async with stream:
         async for chunk in stream:
-            try:
-                reply.usage = chunk.get("usage") or reply.usage
-                if not chunk.get("choices"):
-                    continue
-                choice = chunk["choices"][0]
-                reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
-                delta = choice.get("delta") or {}
-                piece = delta.get("content") or delta.get("refusal")
-                reply.thinking += _thinking(delta)
-            except (AttributeError, LookupError, TypeError):
-                raise Garbled("it has no choices") from None
-            if piece is not None:
-                if not isinstance(piece, str):
-                    raise Garbled("its content is not a text")
-                reply.content = (reply.content or "") + piece
+            if piece := reply.add(chunk, "delta"):
                 visible += filtered.feed(piece)
                 show(visible)
     if reply.finish_reason is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.errors import WeightsUnavailable
 from colligate.models.hf.runtime import Runtime
 from support.tiny_models import TinyModel
 
@@ -85,19 +84,6 @@ def test_switching_is_exact(runtime, folder, save):
         assert torch.allclose(alone[key], by_peft(folder, adapter), atol=1e-5)
 
 
-def test_loading_leaves_the_one_in_use_in_use(runtime, save):
-    one = runtime.adapters.load(save("one"))
-    expected = computed(runtime, one)
-    damaged = save("damaged", seed=3, target_modules=["o_proj"])
-    (damaged / "adapter_model.safetensors").write_bytes(b"no tensors")
-    other = save("other", seed=2, target_modules=["q_proj", "k_proj"])
-    with runtime.inference(adapter=one):
-        with pytest.raises(WeightsUnavailable):
-            runtime.adapters.load(damaged)
-        runtime.adapters.load(other)
-        assert torch.equal(runtime.forward(IDS, logits_to_keep=0).logits, expected)
-
-
 def test_the_key_is_that_of_the_content(runtime, save, tmp_path):
     one = save("adapter")
     key = runtime.adapters.load(one)
@@ -108,36 +94,6 @@ def test_the_key_is_that_of_the_content(runtime, save, tmp_path):
     assert again != key
     assert not torch.allclose(computed(runtime, again), expected, atol=1e-3)
     assert torch.equal(computed(runtime, key), expected)
-
-
-def test_it_takes_the_precision_of_the_model(folder, save):
-    half = TinyModel(folder, dtype="bfloat16").runtime
-    half.adapters.load(save("adapter"))
-    added = [p for name, p in half.model.named_parameters() if "lora_" in name]
-    assert len(added) == 4
-    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
-    assert {parameter.device for parameter in added} == {half.model.device}
-
-
-def test_what_is_remembered_belongs_to_one_adapter(runtime, save):
-    key = runtime.adapters.load(save("adapter", target_modules=["k_proj", "v_proj"]))
-    with runtime.inference(adapter=key):
-        _, fresh = runtime.prefill(IDS, adapter=key, keep=False)
-    with runtime.inference():
-        runtime.prefill(IDS)
-    with runtime.inference(adapter=key):
-        _, logits = runtime.prefill(IDS, adapter=key)
-    assert torch.equal(logits, fresh)
-
-
-def test_an_older_file_of_weights(runtime, folder, save):
-    adapter = save("adapter")
-    expected = by_peft(folder, adapter)
-    weights = adapter / "adapter_model.safetensors"
-    torch.save(load_file(weights), adapter / "adapter_model.bin")
-    weights.unlink()
-    got = computed(runtime, runtime.adapters.load(adapter))
-    assert torch.allclose(got, expected, atol=1e-5)
 
 
 class Malicious:
@@ -263,15 +219,3 @@ def test_a_name_of_the_hub(runtime, hub, save):
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("0123abc")
     assert runtime.adapters.load("somebody/router") == runtime.adapters.load(adapter)
-
-
-def test_without_peft(runtime, save, monkeypatch):
-    adapter = save("adapter")
-    monkeypatch.setitem(sys.modules, "peft.functional", None)
-    with pytest.raises(MissingExtra, match=r"adapters need peft: .*; pip install"):
-        runtime.adapters.load(adapter)
-
-
-def test_a_key_that_was_not_loaded(runtime):
-    with pytest.raises(WeightsUnavailable, match="it was not loaded"):
-        runtime.adapters.use("0123456789abcdef")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import MissingCapability
 from colligate.models import Message
-from colligate.models.decoding import PassStopped
 from colligate.models.hf.model import compute_row
 from colligate.models.local import read_question
 from support.tiny_models import ARCHITECTURES, TinyModel
@@ -103,21 +99,6 @@ def test_several_tokens_may_ask_and_some_layers_count(tiny_model, architecture, 
     assert found != pytest.approx(ask(model, prompt), abs=1e-6)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_fast_kernel_is_back_afterwards(tiny_model, architecture):
-    model = tiny_model(architecture)
-    before = implementations(model.runtime.model)
-    assert before == ({"eager"} if architecture == "gemma2" else {"sdpa"})
-    ask(model, TEXT)
-    assert implementations(model.runtime.model) == before
-
-
-def implementations(model: Any) -> set[str]:
-    modules = [module for module in model.modules() if hasattr(module, "config")]
-    assert len(modules) > 2
-    return {module.config._attn_implementation for module in modules}
-
-
 @settings(max_examples=40)
 @given(text=st.text("ab c<|>é🦦\n", min_size=1, max_size=60), data=st.data())
 def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
@@ -128,21 +109,6 @@ def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
     means = ask(model, text, spans)
     assert means == pytest.approx(naive(model, text, spans), abs=1e-6)
     assert means[0] * len(model.prompts.token_spans(text)) == pytest.approx(1, abs=1e-5)
-
-
-@settings(max_examples=40)
-@given(text=st.text(min_size=1, max_size=30), role=st.sampled_from(["user", "system"]))
-def test_what_the_template_adds_belongs_to_no_span(tiny_model, text, role):
-    model, text = tiny_model("llama"), f"?{text}!"
-    (mean,) = ask(model, [Message(role, text)], [(0, len(text))])
-    ids, covered = model.prompts.encode_question([Message(role, text)])
-    inside = sum(1 for start, end in covered if start < end)
-    assert 0 < inside < len(ids)
-    assert 0 < mean * inside < 1
-
-
-def test_one_token_attends_to_itself(llama):
-    assert ask(llama, "T", [(0, 1), (0, 0), (1, 1)]) == [1.0, 0.0, 0.0]
 
 
 def test_marks_in_a_document_move_no_span(llama):
@@ -162,81 +128,6 @@ def test_marks_in_a_document_move_no_span(llama):
     assert all(mass > 0 for mass in ask(llama, text, spans))
 
 
-def test_half_precision(tiny_folder, llama):
-    half = TinyModel(tiny_folder("llama"), dtype="bfloat16")
-    assert ask(half, TEXT) == pytest.approx(ask(llama, TEXT), rel=0.2, abs=1e-3)
-
-
-@pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma3"])
-def test_a_prompt_that_begins_the_same_goes_on_from_it(tiny_model, architecture):
-    model = tiny_model(architecture)
-    runtime, (ids, _) = model.runtime, model.prompts.encode_question(TEXT)
-    longer = [*ids, *model.prompts.encode_literal("\nAnswer: the otters")]
-    with runtime.inference():
-        _, expected = runtime.prefill(longer, keep=False)
-    ask(model, TEXT)
-    model.read.clear()
-    with runtime.inference():
-        _, logits = runtime.prefill(longer)
-    assert sum(model.read) == len(longer) - len(ids)
-    assert torch.allclose(logits, expected, atol=1e-4)
-
-
-def test_a_prompt_seen_before_is_not_computed_again(llama):
-    first = ask(llama, TEXT)
-    assert sum(llama.read) == len(llama.prompts.encode_question(TEXT)[0])
-    llama.read.clear()
-    assert ask(llama, TEXT) == pytest.approx(first, abs=1e-6)
-    assert sum(llama.read) <= 2
-
-
-@pytest.mark.parametrize("at", [len(TEXT), 1], ids=["prefill", "last token"])
-def test_giving_up_leaves_the_model_usable(llama, at):
-    expected = ask(llama, TEXT)
-    llama.runtime.prefixes.clear()
-    stop, ids = Event(), llama.prompts.encode_question(TEXT)[0]
-
-    def give_up(_: Any, given: Any, __: Any) -> None:
-        if (given[0].shape[1] == 1) == (at == 1):
-            stop.set()
-
-    hook = llama.runtime.model.get_decoder().layers[0].register_forward_hook(give_up)
-    with pytest.raises(PassStopped):
-        ask(llama, TEXT, stop=stop)
-    hook.remove()
-    assert implementations(llama.runtime.model) == {"sdpa"}
-    assert llama.runtime.prefixes.find_longest(ids) == ((), 0)
-    assert ask(llama, TEXT) == expected
-
-
-def test_a_layer_that_shows_its_window_alone(tiny_model, monkeypatch):
-    model = tiny_model("mistral")
-    expected = ask(model, TEXT)
-    forward = model.runtime.forward
-
-    def narrow(*given: Any, **options: Any) -> Any:
-        output = forward(*given, **options)
-        if output.attentions is not None:
-            output.attentions = tuple(layer[..., -16:] for layer in output.attentions)
-        return output
-
-    monkeypatch.setattr(model.runtime, "forward", narrow)
-    assert ask(model, TEXT) == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize("shown", [None, (), (None, None)])
-def test_a_model_that_does_not_show_its_attention(llama, monkeypatch, shown):
-    monkeypatch.setattr(
-        llama.runtime, "forward", lambda *_, **__: SimpleNamespace(attentions=shown)
-    )
-    monkeypatch.setattr(
-        llama.runtime, "prefill", lambda *_, **__: (llama.runtime.new_cache(), None)
-    )
-    with pytest.raises(MissingCapability, match="hf:tiny gives no attention"):
-        ask(llama, TEXT)
-    assert implementations(llama.runtime.model) == {"sdpa"}
-
-
 @pytest.mark.parametrize(
     ("prompt", "options", "why"),
     [
@@ -251,12 +142,3 @@ def test_a_model_that_does_not_show_its_attention(llama, monkeypatch, shown):
 def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why):
     with pytest.raises(ValueError, match=why):
         ask(llama, prompt, **options)
-
-
-@pytest.mark.real
-@pytest.mark.model
-def test_a_real_model(smollm2_folder):
-    real = TinyModel(smollm2_folder, context=1024)
-    for prompt in (TEXT, MESSAGES):
-        expected = naive(real, prompt)
-        assert ask(real, prompt) == pytest.approx(expected, abs=1e-5)

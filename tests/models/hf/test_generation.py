@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from colligate.errors import ContextTooSmall, ServerFailed
-from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
+from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import ARCHITECTURES, TinyModel, finish
 
@@ -90,73 +89,10 @@ def test_at_most_so_many_are_computed_together(tiny):
     assert sizes.count(3) > 8
 
 
-def test_long_answers_outgrow_their_room_and_results_are_kept(tiny):
-    short, *long = requests = [
-        GenerationRequest(PROMPTS[4], 2),
-        GenerationRequest(PROMPTS[0], 280),
-        GenerationRequest(PROMPTS[2], 260),
-    ]
-    generator = start(tiny, *requests)
-    texts = [finish(generator, request).text for request in long]
-    tiny.reset()
-    texts.insert(0, finish(generator, short).text)
-    assert not tiny.read  # it was answered before it was asked for
-    assert texts == [expected(tiny, r.ids, r.max_tokens) for r in requests]
-
-
-def test_requests_from_many_threads(tiny):
-    generator = start(tiny, limit=4)
-    requests = [GenerationRequest(ids, 10 + n) for n, ids in enumerate(PROMPTS * 3)]
-    with ThreadPoolExecutor(1) as model, ThreadPoolExecutor(8) as callers:
-
-        def call(request: GenerationRequest) -> str:
-            generator.submit(request)
-            return model.submit(finish, generator, request).result().text
-
-        texts = list(callers.map(call, requests))
-    assert texts == [expected(tiny, r.ids, r.max_tokens) for r in requests]
-
-
 # Choosing
 
 
-def test_a_seed_makes_an_answer_repeatable_in_any_batch(tiny):
-    def request(seed: int | None) -> GenerationRequest:
-        return GenerationRequest(PROMPTS[1], 25, temperature=1.0, seed=seed)
-
-    alone = answer(tiny, PROMPTS[1], 25, temperature=1.0, seed=3).text
-    requests = [request(seed) for seed in (4, 3, None, -1, 1 << 70, None)]
-    other = GenerationRequest(PROMPTS[0], 30, temperature=2.0, seed=3)
-    generator = start(tiny, other, *requests)
-    texts = [finish(generator, each).text for each in requests]
-    assert texts[1] == alone
-    assert len(set(texts)) == 6
-
-
-def test_a_low_temperature_is_greedy_and_the_configuration_changes_nothing(tiny):
-    config = tiny.runtime.model.generation_config
-    before = config.to_dict()
-    config.update(do_sample=True, temperature=0.1, top_k=1, repetition_penalty=5.0)
-    try:
-        greedy = expected(tiny, PROMPTS[1], 20)
-        assert answer(tiny, PROMPTS[1], 20).text == greedy
-        assert answer(tiny, PROMPTS[1], 20, temperature=1e-40, seed=1).text == greedy
-        drawn = {answer(tiny, PROMPTS[1], 20, temperature=1.0, seed=s).text for s in range(4)}
-        assert len(drawn) == 4
-    finally:
-        config.update(**before)
-
-
 # Ends
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_max_tokens_is_exact(tiny, count):
-    tiny.reset()
-    made = answer(tiny, PROMPTS[1], count)
-    assert (made.output_tokens, made.finish_reason) == (count, "length")
-    assert (made.input_tokens, bool(made.text)) == (len(PROMPTS[1]), count > 0)
-    assert len(tiny.read) == count
 
 
 def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
@@ -208,48 +144,6 @@ def test_control_tokens_are_no_text(tiny):
 
 
 # Failures
-
-
-def test_giving_up_while_decoding_leaves_the_others_alone(tiny):
-    pieces: list[str] = []
-
-    def give_up(piece: str) -> None:
-        pieces.append(piece)
-        if len(pieces) == 3:
-            stopped.halt.set()
-
-    stopped = GenerationRequest(PROMPTS[1], 40, on_piece=give_up)
-    other, waiting = GenerationRequest(PROMPTS[0], 25), GenerationRequest(PROMPTS[2], 25)
-    waiting.halt.set()
-    generator = start(tiny, stopped, other, waiting)
-    for request in (stopped, waiting):
-        with pytest.raises(PassStopped):
-            finish(generator, request)
-    assert len(pieces) == 3
-    assert finish(generator, other).text == expected(tiny, PROMPTS[0], 25)
-
-
-def test_giving_up_while_the_prompt_is_read(tiny_folder):
-    tiny = TinyModel(tiny_folder("llama"), mute=True)
-    stopped, other = GenerationRequest(PROMPTS[1], 20), GenerationRequest(PROMPTS[0], 20)
-    layers: list[int] = []
-
-    def hook(layer: Any, inputs: tuple[Any, ...]) -> None:
-        if inputs[0].shape[1] == len(PROMPTS[1]):
-            layers.append(1)
-            stopped.halt.set()
-
-    first, second = tiny.runtime.model.get_decoder().layers
-    handles = [layer.register_forward_pre_hook(hook) for layer in (first, second)]
-    generator = start(tiny, other, stopped)
-    with pytest.raises(PassStopped):
-        finish(generator, stopped)
-    for handle in handles:
-        handle.remove()
-    assert layers == [1]  # the second was not reached
-    assert finish(generator, other).text == expected(tiny, PROMPTS[0], 20)
-    again = answer(tiny, PROMPTS[1], 20)
-    assert (again.cached_tokens, again.text) == (0, expected(tiny, PROMPTS[1], 20))
 
 
 def raise_lookup(_piece: str) -> None:

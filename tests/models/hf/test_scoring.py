@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from colligate.models.decoding import PassStopped
 from colligate.models.hf import score as scoring
+from colligate.models.hf.runtime import Layers, PrefixCache
 from colligate.models.hf.score import LikelihoodScorer
 from support.tiny_models import ARCHITECTURES, TinyModel
 
@@ -104,14 +105,6 @@ def test_random_pairs_in_passes_of_any_size(architecture, tiny_model, pairs, tok
     assert_equal(values, [naive(model, *ids_of(model, pair)) for pair in pairs])
 
 
-def test_what_is_shared_is_computed_once(llama):
-    pairs = [(INSTRUCTION * 2 + text, QUESTION) for text in (OTTERS, TREATY, QUESTION)]
-    shared = len(llama.prompts.encode_literal(INSTRUCTION * 2))
-    longest = max(sum(map(len, ids_of(llama, pair))) for pair in pairs)
-    score(llama, pairs)
-    assert sum(llama.read) <= shared + 3 * (longest - shared)
-
-
 @pytest.mark.parametrize("tokens", [2048, 60], ids=["one pass", "several passes"])
 def test_a_long_prefix_is_computed_once_and_remembered(llama, tokens):
     prefix = llama.prompts.encode_literal(TREATY * 6)
@@ -146,21 +139,6 @@ def test_rotations_by_length_are_those_of_each_sequence(rope, tiny_folder):
     assert score(model, [long, short])[1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_nothing_asked(llama):
-    assert score(llama, []) == []
-    assert score(llama, [(OTTERS, ""), ("", "")]) == [[], []]
-    assert score_ids(llama, [3], []) == []
-    assert not llama.read
-    with pytest.raises(ValueError, match="token before"):
-        score_ids(llama, [], [[3]])
-
-
-def test_as_long_as_the_window(llama):
-    prefix, continuation = [5] * 500, [6] * 12
-    expected = naive(llama, prefix, continuation)
-    assert_equal(score_ids(llama, prefix, [continuation]), [expected])
-
-
 def test_stopped_between_layers_and_usable_after(llama):
     stop = Event()
     layers = llama.runtime.model.get_decoder().layers
@@ -171,16 +149,46 @@ def test_stopped_between_layers_and_usable_after(llama):
     assert_equal(score(llama, PAIRS[:1]), [naive(llama, *ids_of(llama, PAIRS[0]))])
 
 
-@pytest.mark.parametrize("length", [100, 700])
-@pytest.mark.parametrize("architecture", ["llama", "mistral"])
-def test_long_texts_beside_each_other(architecture, length, tiny_folder):
-    """Long documents beside each other, with and without a shared beginning."""
-    model = TinyModel(tiny_folder(architecture, max_position_embeddings=2048))
-    model.runtime.context = 2048
-    generator = torch.Generator().manual_seed(length)
-    one, other, shared = torch.randint(3, 200, (3, length), generator=generator).tolist()
-    with limits(10_000, 1 << 30):
-        for beginning in ([9], shared[:30], shared[:200]):
-            texts = [one, other, [*one[:50], *other[:50]]]
-            expected = [naive(model, beginning, each) for each in texts]
-            assert_equal(score_ids(model, beginning, texts), expected)
+# Prompts that begin alike find what was computed of each other
+
+IDS = st.lists(st.integers(0, 2), min_size=1, max_size=8)
+BYTES_PER_TOKEN = 2 * 4
+
+
+def layers_of(ids: list[int]) -> Layers:
+    """One layer whose keys and values are the ids themselves."""
+    row = torch.tensor(ids, dtype=torch.float32).reshape(1, 1, -1, 1)
+    return [(row, -row)]
+
+
+@given(kept=st.lists(st.tuples(IDS, st.sampled_from(["", "a"]))), asked=IDS)
+def test_the_longest_beginning_under_the_same_adapter_is_found(kept, asked):
+    cache = PrefixCache(1 << 20)
+    for ids, adapter in kept:
+        cache.store(ids, layers_of(ids), adapter)
+    layers, length = cache.find_longest(asked, "a")
+    prefixes = [ids[:n] for ids, adapter in kept if adapter == "a" for n in range(1, len(ids) + 1)]
+    assert length == sum(asked[:n] in prefixes for n in range(1, len(asked) + 1))
+    for keys, values in layers:
+        assert keys.flatten().tolist() == asked[:length]
+        assert values.flatten().tolist() == [-i for i in asked[:length]]
+
+
+@given(kept=st.lists(IDS), limit=st.integers(0, 100))
+def test_it_never_holds_more_than_its_limit(kept, limit):
+    cache = PrefixCache(limit)
+    for ids in kept:
+        cache.store(ids, layers_of(ids))
+        assert sum(cache.find_longest(i)[1] == len(i) for i in [ids]) == (
+            len(ids) * BYTES_PER_TOKEN <= limit
+        )
+        assert cache.size <= limit
+
+
+def test_what_was_not_used_for_longest_is_forgotten_first():
+    cache = PrefixCache(2 * 3 * BYTES_PER_TOKEN)
+    for ids in ([1, 1, 1], [2, 2, 2]):
+        cache.store(ids, layers_of(ids))
+    assert cache.find_longest([1, 1, 1])[1] == 3  # used again
+    cache.store([3, 3, 3], layers_of([3, 3, 3]))
+    assert [cache.find_longest([i] * 3)[1] for i in (1, 2, 3)] == [3, 0, 3]

@@ -6,23 +6,18 @@ Two ways to compute the same logits differ by rounding, so these models compute 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from colligate.errors import MissingCapability
 from colligate.models import Message
-from colligate.models.llama import api, engine
+from colligate.models.llama import api
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp, LlamaTokenizer
 from support.gguf_models import save_mamba
-from support.models import HELLO, ask, likelihood
-
-Open = Callable[..., LlamaCpp]
+from support.models import ask, likelihood
 
 
 @pytest.fixture
@@ -135,20 +130,6 @@ async def test_answers_that_need_more_cells_than_there_are_wait(open_model, full
     assert [each.usage.input_tokens for each in found] == prompts
 
 
-async def test_more_likelihoods_at_once_than_sequences(open_model, full_precision):
-    pairs = [
-        (OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)
-    ]
-    alone = open_model()
-    expected = [await likelihood(alone, *pair) for pair in pairs]
-    model = open_model()
-    together = await model.likelihoods(pairs)
-    calls = await asyncio.gather(*(likelihood(model, *pair) for pair in pairs))
-    for one, other, third in zip(expected, together, calls, strict=True):
-        assert other == pytest.approx(one, abs=1e-4)
-        assert third == pytest.approx(one, abs=1e-4)
-
-
 async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, full_precision):
     pair = ("Otters", OTTERS * 44)
     expected = await likelihood(open_model(), *pair)
@@ -168,12 +149,6 @@ async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, ful
 
 
 # What was read before
-
-
-async def test_a_shared_beginning_is_read_once(open_model, batches):
-    model, beginning = open_model(), OTTERS * 8
-    await model.likelihoods([(beginning, f" {number}{number}") for number in range(10)])
-    assert sum(batches) < 2 * await model.count_tokens(beginning)
 
 
 # Giving up
@@ -237,10 +212,3 @@ async def test_a_recurrent_model(open_model, tmp_path):
     assert await likelihood(model, prefix, text) == pytest.approx(scores, abs=1e-4)
     with pytest.raises(MissingCapability, match="gives no attention"):
         await model.attention(text, [(0, 6)])
-
-
-async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model, monkeypatch):
-    coarse = SimpleNamespace(process_time=time.process_time, perf_counter=time.perf_counter)
-    coarse.monotonic = lambda: 1000.0  # Windows counts in steps of 16 ms
-    monkeypatch.setattr(engine, "time", coarse)
-    assert (await ask(open_model(), HELLO, max_tokens=5)).usage.output_tokens == 5

@@ -80,8 +80,3 @@ async def test_a_damaged_file_is_computed_again(ask, own_home, damage):
     again = await ask(*asked)
     assert (again.text, again.usage.cached_tokens) == (first.text, 0)
     assert file.read_bytes() == whole
-
-
-async def test_an_answer_does_not_need_the_disk(ask, own_home):
-    (own_home / "beginnings").write_text("a file where the folder should be")
-    assert (await ask(*BEGINNING, Message("user", "heron"))).text

@@ -121,12 +121,6 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_nothing_is_found_before_it_is_pulled(machine):
-    assert find_libraries() is None
-    assert library_entry().present is False
-    assert verify_libraries() == []
-
-
 def test_the_release_is_asked_first_and_its_links_are_kept(server, machine):
     server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
     folder = pull_libraries()
@@ -171,22 +165,6 @@ def test_wrong_bytes_are_not_used(server, machine):
     assert "COLLIGATE_LLAMA" in line
     assert find_libraries() is None
     assert not list((home() / "llama").glob("*.partial"))
-
-
-@pytest.mark.parametrize("begun", [50_000, len(RELEASE)])
-def test_an_interrupted_download_is_continued(server, machine, begun):
-    server.files[RELEASE_PATH] = RELEASE
-    digest = machine["linux-x64"]["upstream"].sha256[:8]
-    (home() / "llama").mkdir(parents=True)
-    unfinished = home() / "llama" / f"{VERSION}-linux-x64-{digest}.partial"
-    unfinished.write_bytes(RELEASE[:begun])
-    seen: list[tuple[int, int, str]] = []
-    pull_libraries(lambda done, total, what: seen.append((done, total, what)))
-    if begun == len(RELEASE):
-        assert server.requests == []
-        return
-    assert server.requests == [(RELEASE_PATH, f"bytes={begun}-")]
-    assert seen[-1] == (len(RELEASE), len(RELEASE), f"llama.cpp {VERSION} from the release")
 
 
 @pytest.mark.parametrize(
@@ -275,14 +253,6 @@ def start_child(machine: dict[str, dict[str, Archive]], how: str = "") -> subpro
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_two_processes_download_once(server, machine):
-    server.files[RELEASE_PATH] = RELEASE
-    children = [start_child(machine) for _ in range(2)]
-    said = [child.communicate(timeout=60)[0].strip() for child in children]
-    assert said == [str(find_libraries())] * 2
-    assert server.requests == [(RELEASE_PATH, None)]
-
-
 def test_a_killed_process_leaves_nothing_half(server, machine):
     server.files[RELEASE_PATH] = RELEASE
     with start_child(machine, "killed") as child:
@@ -305,14 +275,6 @@ def test_damaged_files_are_seen_and_replaced(server, machine):
     assert find_libraries() is None
     assert pull_libraries() == folder
     assert file.read_bytes() == LLAMA
-
-
-def test_listing(server, machine):
-    server.files[NPM_PATH] = NPM
-    pull_libraries()
-    line = library_entry()
-    assert (line.name, line.present, line.licence) == ("llama.cpp", True, "MIT")
-    assert line.purpose.endswith(f"llama.cpp {VERSION} (linux-x64)")
 
 
 # COLLIGATE_LLAMA

@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.errors import ModelError, WeightsUnavailable
 from colligate.models.llama.libraries import VERSION, find_library_file, pull_libraries
 from colligate.models.llama.model import LlamaCpp
-from colligate.models.weights import pull
 from support.models import ask
-
-Open = Callable[..., LlamaCpp]
-real = pytest.mark.model
-
-
-async def begin_story(model: LlamaCpp, pieces: list[str]) -> asyncio.Task[Any]:
-    begun = asyncio.Event()
-
-    def note(piece: str) -> None:
-        pieces.append(piece)
-        begun.set()
-
-    story = asyncio.create_task(ask(model, max_tokens=400, on_token=note))
-    await begun.wait()
-    return story
-
-
-async def test_a_call_cancelled_before_its_turn_never_runs(open_model):
-    model = open_model(parallel=1)
-    heard: list[str] = []
-    story = await begin_story(model, [])
-    waiting = asyncio.create_task(ask(model, on_token=heard.append))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert (await story).usage.output_tokens == 400
-    assert not heard
-
-
-async def test_two_models_compute_at_the_same_time(open_model, tiny_gguf):
-    files = [tiny_gguf("llama", endless=True), tiny_gguf("qwen3")]
-    alone = [await ask(open_model(file), max_tokens=60) for file in files]
-    together = await asyncio.gather(
-        *(ask(open_model(file), max_tokens=60) for file in files for _ in range(2))
-    )
-    assert [each.text for each in together] == [alone[0].text] * 2 + [alone[1].text] * 2
-    assert alone[0].text != alone[1].text
-
 
 PROGRAM = """
 import asyncio, os, sys
@@ -139,8 +96,3 @@ def test_another_file_of_the_same_name_is_another_version(tmp_path, tiny_gguf):
     other.replace(path)
     versions.append(LlamaCpp(path, name="gguf:model").version)
     assert versions[0] == versions[1] != versions[2]
-
-
-@real
-def test_the_window_is_the_trained_one_where_that_is_small():
-    assert LlamaCpp(pull("smollm2-135m")["model"], name="m").context_tokens == 8192

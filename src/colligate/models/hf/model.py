@@ -23,7 +23,7 @@ from colligate.models.hf.loading import (
 )
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.models.local import LocalBackend, LocalModel, Pair, Work, choose_layers
+from colligate.models.local import LocalBackend, LocalModel, Pair, choose_layers
 from colligate.models.prompts import Prompts
 
 _LONGEST_WINDOW = 32768
@@ -91,20 +91,24 @@ class _Backend(LocalBackend):
         key = self._runtime.adapters.load(adapter)
         return key, key
 
-    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
+    async def generate(self, request: GenerationRequest) -> GeneratedText:
         self._generator.submit(request)
-        return self.wait_for([request], lambda: request.outcome)
+        [answer] = await self.finish([request])
+        return answer
 
     def advance(self) -> None:
         self._generator.advance()
 
-    def score(self, pairs: Sequence[Pair], adapter: str, stop: Event) -> Work[list[list[float]]]:
-        return partial(self._scorer.score, pairs, adapter=adapter, stop=stop)
+    async def score(self, pairs: Sequence[Pair], adapter: str, halt: Event) -> list[list[float]]:
+        score = partial(self._scorer.score, pairs, adapter=adapter, stop=halt)
+        scores: list[list[float]] = await self.computing.run(score)
+        return scores
 
-    def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
-    ) -> Work[list[float]]:
-        return partial(compute_row, self._runtime, ids, first, layers, adapter, stop)
+    async def attend(
+        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
+    ) -> list[float]:
+        row = partial(compute_row, self._runtime, ids, first, layers, adapter, halt)
+        return await self.computing.run(row)
 
     def free(self) -> None:
         self._runtime = self._generator = self._scorer = self._tokenizer = None

@@ -272,8 +272,6 @@ class Adapters:
         """Compute with the adapter of this key from now on; "" is the base model alone."""
         if adapter == self._used:
             return
-        if adapter and adapter not in self._loaded:
-            raise WeightsUnavailable(f"no adapter {adapter} in {self._name}", "it was not loaded")
         self._used = adapter
         self._apply()
 
@@ -328,9 +326,8 @@ def _read_matrices(files: LoraFiles) -> dict[str, Any]:
         matrices = dict(tensors)
     except Exception as error:  # safetensors and torch have no common class of errors.
         why = f"its {weights.name} is damaged ({shorten_error(error)})"
-        raise refuse_adapter(files.adapter, why, "download or save it again") from error
+        raise refuse_adapter(files.adapter, why) from error
     if other := [name for name in matrices if not _MATRIX.search(name)]:
         # They would overwrite the base's own.
-        why = f"it is more than plain LoRA: it holds {other[0]}"
-        raise refuse_adapter(files.adapter, why, "save it without the base's weights")
+        raise refuse_adapter(files.adapter, f"it is more than plain LoRA: it holds {other[0]}")
     return matrices

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.errors import MissingExtra
 from colligate.models.gguf import read_metadata, read_shapes
 from colligate.models.lora import (
     LoraFiles,
@@ -49,7 +49,15 @@ def convert_adapter(adapter: str | Path, model: Path, folder: Path) -> Path:
     content = f"{_VERSION} {files.hash_content()} {architecture} {sorted(shapes.items())}"
     path = folder / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.gguf"
     if not path.is_file():
-        _write(path, architecture, _convert(files, metadata, shapes), adapter)
+        try:
+            tensors = _convert(files, metadata, shapes)
+        except (ValueError, TypeError, AttributeError, re.error) as error:  # also of its settings
+            raise refuse_adapter(
+                adapter,
+                shorten_error(error),
+                "give a plain LoRA adapter that was trained on this model, or use an hf: model",
+            ) from error
+        _write(path, architecture, tensors, adapter)
     return path
 
 
@@ -60,10 +68,9 @@ def _check_gguf(adapter: str | Path, architecture: str) -> Path:
     metadata = read_metadata(path)
     kind = (metadata.get("general.type"), metadata.get("adapter.type"))
     if kind != ("adapter", "lora") or "adapter.alora.invocation_tokens" in metadata:
-        raise refuse_adapter(adapter, "it is not a plain LoRA adapter", "give one")
-    if metadata.get("general.architecture") != architecture:
-        why = f"it is for the architecture {metadata.get('general.architecture')}"
-        raise refuse_adapter(adapter, why, f"give one that was trained on this {architecture}")
+        raise refuse_adapter(adapter, "it is not a plain LoRA adapter")
+    if (made_for := metadata.get("general.architecture")) != architecture:
+        raise refuse_adapter(adapter, f"it is for the architecture {made_for}, not {architecture}")
     return path
 
 
@@ -80,17 +87,15 @@ _LAYER = re.compile(
 def _convert(
     files: LoraFiles, metadata: dict[str, Any], shapes: dict[str, tuple[int, ...]]
 ) -> dict[str, Matrix]:
-    """Return the tensors of the GGUF file by name."""
+    """Return the tensors of the GGUF file by name; ValueError says what cannot be converted."""
     settings = read_lora_settings(files)
     if more := [name for name in ("use_dora", "lora_bias") if settings.get(name)]:
-        why = f"llama.cpp has no {' or '.join(more)}"
-        raise refuse_adapter(files.adapter, why, "give a plain LoRA adapter, or use an hf: model")
+        raise ValueError(f"llama.cpp has no {' or '.join(more)}")
     architecture = str(metadata.get("general.architecture"))
     if architecture not in _SAME_ROWS | _OTHER_ROWS:
-        raise refuse_adapter(
-            files.adapter,
-            f"the layout of {architecture} models is not known",
-            "convert it with llama.cpp's convert_lora_to_gguf.py, and give the .gguf file",
+        raise ValueError(
+            f"the layout of {architecture} models is not known: llama.cpp's own "
+            "convert_lora_to_gguf.py may know it"
         )
     gguf = _import_gguf()
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
@@ -101,16 +106,12 @@ def _convert(
     for module, (a, b) in pairs.items():
         name = f"{names.get_name(module)}.weight"
         if name not in shapes:
-            raise _misfit(files, f"the model has no {module}")
+            raise ValueError(f"the model has no {module}")
         if not _LAYER.fullmatch(name):
-            raise refuse_adapter(
-                files.adapter,
-                f"llama.cpp applies no adapter to {module}",
-                "train it on the attention and feed-forward layers, or use an hf: model",
-            )
+            raise ValueError(f"llama.cpp applies no adapter to {module}")
         if (a.shape[1], b.shape[0]) != shapes[name]:
             given, own = f"{b.shape[0]} x {a.shape[1]}", " x ".join(map(str, shapes[name][::-1]))
-            raise _misfit(files, f"size mismatch: {module} is {given}, the model's {own}")
+            raise ValueError(f"size mismatch: {module} is {given}, the model's {own}")
         heads = metadata[f"{architecture}.attention.head_count"]
         if ".attn_k." in name:
             heads = metadata.get(f"{architecture}.attention.head_count_kv", heads)
@@ -118,21 +119,15 @@ def _convert(
             b = _reorder_rows(b, int(heads))
         tensors[f"{name}.lora_a"] = a
         # llama.cpp multiplies by the file's alpha, which is 1 here, and divides by the rank.
-        tensors[f"{name}.lora_b"] = b * np.float32(_factor(files, settings, module, len(a)))
+        tensors[f"{name}.lora_b"] = b * np.float32(_factor(settings, module, len(a)))
     return tensors
 
 
-def _factor(files: LoraFiles, settings: dict[str, Any], module: str, rank: int) -> float:
+def _factor(settings: dict[str, Any], module: str, rank: int) -> float:
     """Return what the matrix product is multiplied by, times its rank."""
-    try:
-        alpha = float(settings.get("lora_alpha", 8))
-        for pattern, other in (settings.get("alpha_pattern") or {}).items():
-            if re.match(rf"(.*\.)?({pattern})$", module):
-                alpha = float(other)
-                break
-    except (TypeError, ValueError, AttributeError, re.error) as error:
-        why = f"its lora_alpha or alpha_pattern is damaged ({error})"
-        raise refuse_adapter(files.adapter, why, "download or save it again") from error
+    patterns = (settings.get("alpha_pattern") or {}).items()
+    own = (other for pattern, other in patterns if re.match(rf"(.*\.)?({pattern})$", module))
+    alpha = float(next(own, settings.get("lora_alpha", 8)))
     return alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
 
 
@@ -149,36 +144,25 @@ _MATRIX = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(A|B)\.weight")
 def _read_pairs(files: LoraFiles) -> dict[str, tuple[Matrix, Matrix]]:
     """Read the matrices [rank, in] and [out, rank] of each module, as float32."""
     if files.weights.suffix != ".safetensors":
-        raise refuse_adapter(
-            files.adapter,
-            f"its weights are in {files.weights.name}, which only torch reads",
-            "save it as safetensors, or use an hf: model",
-        )
+        raise ValueError(f"its weights are in {files.weights.name}, which only torch reads")
     safetensors: Any = import_module("safetensors")
-    halves: dict[str, dict[str, Matrix]] = {}
     try:
         tensors = safetensors.deserialize(files.weights.read_bytes())
-        for name, tensor in tensors:
-            if not (match := _MATRIX.fullmatch(name)) or len(tensor["shape"]) != 2:
-                why = f"it is more than plain LoRA: it holds {name}"
-                hint = "give a plain LoRA adapter, or use an hf: model"
-                raise refuse_adapter(files.adapter, why, hint)
-            halves.setdefault(match[1], {})[match[2]] = _read_matrix(tensor)
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        why = f"its {files.weights.name} is damaged ({shorten_error(error)})"
-        raise refuse_adapter(files.adapter, why, "download or save it again") from error
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ValueError(f"its {files.weights.name} is damaged ({error})") from error
+    halves: dict[str, dict[str, Matrix]] = {}
+    for name, tensor in tensors:
+        if not (match := _MATRIX.fullmatch(name)) or len(tensor["shape"]) != 2:
+            raise ValueError(f"it is more than plain LoRA: it holds {name}")
+        halves.setdefault(match[1], {})[match[2]] = _read_matrix(tensor)
+    if not halves:
+        raise ValueError("it holds no matrices")
     pairs: dict[str, tuple[Matrix, Matrix]] = {}
     for module, half in halves.items():
         a, b = half.get("A"), half.get("B")
         if a is None or b is None or a.shape[0] != b.shape[1]:
-            raise refuse_adapter(
-                files.adapter,
-                f"its two matrices for {module} do not belong together",
-                "download or save it again",
-            )
+            raise ValueError(f"its two matrices for {module} do not belong together")
         pairs[module] = (a, b)
-    if not pairs:
-        raise refuse_adapter(files.adapter, "it holds no matrices", "download or save it again")
     return pairs
 
 
@@ -221,8 +205,3 @@ def _write(path: Path, architecture: str, tensors: dict[str, Matrix], adapter: s
         hint = "check the space and permissions of that folder"
         why = f"{path.parent}: {error.strerror or error}"
         raise refuse_adapter(adapter, why, hint) from error
-
-
-def _misfit(files: LoraFiles, why: str) -> WeightsUnavailable:
-    what = f"the adapter {files.adapter} does not fit the model"
-    return WeightsUnavailable(what, why, "give one that was trained on this model")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colligate.errors import MissingCapability, ServerFailed
+from colligate.models.decoding import Request
 from colligate.models.llama.api import Context, LlamaLibrary, Model, Tensor, read_tensor
 from colligate.models.local import Tokens, choose_layers, count_shared
 
@@ -24,7 +24,7 @@ Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequenc
 
 
 @dataclass(eq=False)
-class AttentionRequest:
+class AttentionRequest(Request[list[float]]):
     """A text of which the mean attention of the tokens from `first` on is wanted.
 
     `depths` are the shares of the model's depth between which layers count. The outcome has a
@@ -34,9 +34,6 @@ class AttentionRequest:
     ids: list[int]
     first: int
     depths: tuple[float, float] = (0.0, 1.0)
-    adapter: str = ""
-    halt: Event = field(default_factory=Event)
-    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
 
 
 # Query tokens computed together: the queries and keys of a layer are in memory at once.

@@ -13,15 +13,15 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colligate.errors import ServerFailed
-from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
+from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped, Request
 from colligate.models.llama.api import (
     Context,
     LlamaLibrary,
@@ -42,17 +42,11 @@ _WORTH_SHARING = 16  # tokens of a shared beginning
 
 
 @dataclass(eq=False)
-class ScoreRequest:
+class ScoreRequest(Request[list[float]]):
     """A text of which the tokens from `first` on, at least 1, get log-probabilities."""
 
     ids: list[int]
     first: int
-    adapter: str = ""
-    halt: Event = field(default_factory=Event)
-    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
-
-
-Request = GenerationRequest | ScoreRequest | AttentionRequest
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ class LlamaEngine:
         )
         self._ends = self.model.ends()
         self._controls = self.model.controls()
-        self._submitted: deque[Request] = deque()  # the only state that other threads touch
+        self._submitted: deque[Any] = deque()  # the only state that other threads touch
         self._waiting: deque[_Sequence] = deque()
         self._active: list[_Sequence] = []
         self._kept: list[_Sequence] = []  # finished, for later requests; the next to go first
@@ -110,7 +104,7 @@ class LlamaEngine:
         self._adapters: dict[str, int] = {}
         self._adapter = ""  # the one that the context applies
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request[Any]) -> None:
         """Queue a request; it joins the next batch. From any thread."""
         self._submitted.append(request)
 
@@ -155,7 +149,7 @@ class LlamaEngine:
         if self._attention_requests:
             self._advance_attention()
 
-    def _receive(self, request: Request) -> None:
+    def _receive(self, request: GenerationRequest | ScoreRequest | AttentionRequest) -> None:
         try:
             if isinstance(request, AttentionRequest):
                 check_fits(len(request.ids), self._window, self.name)

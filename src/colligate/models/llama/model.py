@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
@@ -20,19 +20,20 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from colligate.concurrency import physical_cores
 from colligate.errors import MissingCapability
 from colligate.models.base import encodable, window
-from colligate.models.decoding import GeneratedText, GenerationRequest
+from colligate.models.decoding import GeneratedText, GenerationRequest, Request
 from colligate.models.gguf import read_header, read_shapes
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.attention import AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
-from colligate.models.llama.engine import EngineLimits, LlamaEngine, Request, ScoreRequest
+from colligate.models.llama.engine import EngineLimits, LlamaEngine, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
-from colligate.models.local import LocalBackend, LocalModel, Pair, Work
+from colligate.models.local import LocalBackend, LocalModel, Pair
 from colligate.models.prompts import Prompts
 from colligate.models.weights import home
 
 _LONGEST_WINDOW = 16384
+T = TypeVar("T")
 
 
 class LlamaCpp(LocalModel):
@@ -118,35 +119,35 @@ class _Backend(LocalBackend):
         assert self._engine is not None
         return self._engine
 
-    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
-        return self._submit([request], lambda: request.outcome)
+    async def generate(self, request: GenerationRequest) -> GeneratedText:
+        [answer] = await self._compute([request])
+        return answer
 
     def advance(self) -> None:
         self.engine.advance()
 
-    def score(self, pairs: Sequence[Pair], adapter: str, stop: Event) -> Work[list[list[float]]]:
+    async def score(self, pairs: Sequence[Pair], adapter: str, halt: Event) -> list[list[float]]:
         wanted = [(tuple(before + after), len(before)) for before, after in pairs]
         requests = {
-            (ids, first): ScoreRequest(list(ids), first, adapter, stop)
+            (ids, first): ScoreRequest(list(ids), first, adapter=adapter, halt=halt)
             for ids, first in wanted
             if first < len(ids)
         }
+        outcomes = await self._compute(list(requests.values()))
+        scores = dict(zip(requests, outcomes, strict=True))
+        return [list(scores.get(key, ())) for key in wanted]
 
-        def scores(key: tuple[tuple[int, ...], int]) -> Any:
-            return requests[key].outcome if key in requests else []
+    async def attend(
+        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
+    ) -> list[float]:
+        request = AttentionRequest(ids, first, layers, adapter=adapter, halt=halt)
+        [row] = await self._compute([request])
+        return row
 
-        return self._submit(list(requests.values()), lambda: [list(scores(key)) for key in wanted])
-
-    def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
-    ) -> Work[list[float]]:
-        request = AttentionRequest(ids, first, layers, adapter, stop)
-        return self._submit([request], lambda: request.outcome)
-
-    def _submit(self, requests: Sequence[Request], result: Callable[[], Any]) -> Work[Any]:
+    async def _compute(self, requests: Sequence[Request[T]]) -> list[T]:
         for request in requests:
             self.engine.submit(request)
-        return self.wait_for(requests, result)
+        return await self.finish(requests)
 
     def free(self) -> None:
         _free(self.__dict__)
