@@ -393,8 +393,6 @@ def _is_ruled(line: _Line, below: _Line) -> bool:
     )
 
 
-
-
 _MOST_WORDS = 14
 
 
