@@ -119,7 +119,10 @@ def licence(name: str) -> Document:
         (  # its headings are underlined
             "MPL-2.0",
             "unmodified basis",
-            ("Mozilla Public License Version 2.0", "2. License Grants and Conditions", "2.1. Grants"),
+            (
+                "Mozilla Public License Version 2.0",
+                *("2. License Grants and Conditions", "2.1. Grants"),
+            ),
         ),
     ],
 )  # fmt: skip

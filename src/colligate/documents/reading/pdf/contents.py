@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 from liteparse import TextItem
@@ -202,50 +201,27 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
 
 
 def find_target_pages(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    page_count: int,
+    entries: Sequence[ContentsEntry], places: Mapping[str, Sequence[int]], page_count: int
 ) -> list[int | None]:
     """Return the page (from 0) that each entry points to, None if unknown.
 
-    Printed numbers and pages have one constant difference: the one that puts most titles on a page
-    with such a line (`places`: pages by title key).
+    Printed numbers and pages have one constant difference, Roman numerals their own: the one that
+    puts most titles on a page with such a line (`places`: pages by title key).
     """
     found: dict[str, int] = {}
-    for roman in (False, True):
-        chosen = [e for e in entries if e.printed and _is_roman(e.printed) is roman]
-        maps = _make_maps(chosen, places, page_count)
-        found |= max(maps, key=partial(_count_hits, chosen, places))
+    for arabic in (False, True):
+        chosen = [e for e in entries if e.printed and e.printed.isdigit() is arabic]
+        values = {e.printed: v for e in chosen if (v := _parse_page(e.printed)) is not None}
+        votes = Counter(
+            page - values[entry.printed]
+            for entry in chosen
+            if entry.printed in values
+            for page in places.get(title_key(entry.title), ())
+            if page != entry.page
+        )
+        offset = votes.most_common(1)[0][0] if votes else -1
+        found |= {p: v + offset for p, v in values.items() if 0 <= v + offset < page_count}
     return [found.get(entry.printed) for entry in entries]
-
-
-def _is_roman(printed: str) -> bool:
-    return not printed.isdigit() and roman_value(printed) is not None
-
-
-def _make_maps(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    page_count: int,
-) -> list[dict[str, int]]:
-    values = {e.printed: v for e in entries if (v := _parse_page(e.printed)) is not None}
-    maps: list[dict[str, int]] = []
-    votes: Counter[int] = Counter()
-    for entry in entries:
-        if entry.printed in values:
-            on = places.get(title_key(entry.title), ())
-            votes.update({page - values[entry.printed] for page in on if page != entry.page})
-    for offset in [o for o, _ in votes.most_common(3)] or [-1]:
-        maps.append({p: v + offset for p, v in values.items() if 0 <= v + offset < page_count})
-    return maps
-
-
-def _count_hits(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    where: Mapping[str, int],
-) -> int:
-    return sum(where.get(e.printed) in places.get(title_key(e.title), ()) for e in entries)
 
 
 # Find the lines that carry listed titles.
