@@ -553,13 +553,9 @@ async def test_a_library_keeps_its_chunker(open_library, folder, write):
         assert (await again.add(write("b.md", text.upper()))).passages == 10
 
 
-async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(open_library, folder):
+async def test_a_chunker_without_a_name_is_known_again(open_library, folder):
     for _ in range(2):
-
-        def split_letters(text):
-            return [(at, at + 1) for at in range(len(text))]
-
-        async with open_library(chunker=Structural(100, tokenizer=split_letters)) as library:
+        async with open_library(chunker=Structural(100)) as library:
             assert len((await library.add(folder)).document_ids) == 3
 
 

@@ -355,8 +355,6 @@ def choose_chunker(catalogue: DocumentStore, given: Chunker | None) -> Chunker:
         LibraryError: its documents were cut otherwise.
     """
     recorded = catalogue.meta("chunker")
-    if recorded == _describe(Structural()):  # before chunkers had names
-        recorded = STRUCTURAL
     used = recorded if recorded and catalogue.numbers() else STRUCTURAL
     chunker = given or Structural()
     if given is None:
