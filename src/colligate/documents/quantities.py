@@ -169,17 +169,13 @@ _NUMERIC_DATE = re.compile(
 )
 
 
-def days_between(first: date, last: date, unit: str = DATE) -> Amount:
-    """Return the date that may be any day from the first to the last."""
+def _make_days(first: date, last: date, unit: str = DATE) -> Amount:
     step = last.toordinal() - first.toordinal()
     return Amount(Decimal(first.toordinal()) + Decimal(step) / 2, Decimal(step), unit)
 
 
-def _make_years(first: int, last: int) -> list[Amount]:
-    """Return the days of years; none if the calendar lacks them."""
-    with suppress(ValueError):
-        return [days_between(date(first, 1, 1), date(last, 12, 31))]
-    return []
+def _make_years(first: int, last: int) -> Amount:
+    return _make_days(date(max(1, first), 1, 1), date(max(1, last), 12, 31))
 
 
 def _make_date(year: str | None, month: int, day: str | None) -> list[Amount]:
@@ -189,7 +185,7 @@ def _make_date(year: str | None, month: int, day: str | None) -> list[Amount]:
         with suppress(ValueError):
             known = date(century + int(year or 4), month, int(day or 1))
             last = known if day else known.replace(day=monthrange(known.year, month)[1])
-            found.append(days_between(known, last, DATE if year else DAY))
+            found.append(_make_days(known, last, DATE if year else DAY))
     return found
 
 
@@ -325,20 +321,20 @@ def _read_number(text: str, number: _Piece, words: _Words) -> Quantity:
         end, ordinal = glued.end(), True
         if glued[0] == "s" and _YEAR.fullmatch(written):
             year = int(written)
-            readings += _make_years(year, year + (9 if year % 100 else 99))
+            readings.append(_make_years(year, year + (9 if year % 100 else 99)))
     last, meanings = words.match(text, end)
     if ordinal and values and "century" in meanings and values[0] < 100:
-        readings += _make_years(100 * int(values[0]) - 100 or 1, 100 * int(values[0]) - 1)
+        readings.append(_make_years(100 * int(values[0]) - 100, 100 * int(values[0]) - 1))
         end = last
     follows = [(end, _ONE, "")] if ordinal else _follow(text, end, words, money)
     end = min(last for last, _, _ in follows)
     bare = all(each[1:] == (_ONE, "") for each in follows)
     if bare and not money and _YEAR.fullmatch(written):
-        readings += _make_years(int(written), int(written))
+        readings.append(_make_years(int(written), int(written)))
     elif bare and (before := _CENTURY.search(text, max(0, start - 5), start)):
         centuries = [int(before[1])] if before[1] else [18, 19, 20]
         years = [100 * each + int(values[0]) for each in centuries if values]
-        readings += [each for year in years for each in _make_years(year, year)]
+        readings += [_make_years(year, year) for year in years]
     if bare and (more := _TO.match(text, end)):  # "3 to 15 percent"
         follows += _follow(text, more.end(), words, money)
     readings += [

@@ -209,12 +209,10 @@ def _compute(
     for each in written:
         found = [r for q in read_quantities(each, language).found[:1] for r in q.readings]
         operands += [reading for reading in found if held.has(reading)][-1:]  # a year as a number
-    if len(operands) < max(2, len(written)):
-        return []
-    unit = operands[0].unit
+    unit = operands[0].unit if operands else ""
     lines = [(each.value, _convert(each.unit, unit)) for each in operands]
     values = [line[0] + line[1] * value for value, line in lines if line]
-    if len(values) < len(operands):
+    if len(values) < max(2, len(written)):
         return []
     total = sum(values, Decimal(0))
     scales = {Decimal(1), *held.scales} if not unit or isinstance(unit, frozenset) else {Decimal(1)}
