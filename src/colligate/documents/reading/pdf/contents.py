@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -255,11 +255,11 @@ class PdfHeading:
 
 @dataclass(frozen=True, slots=True)
 class WantedTitle:
-    """A title to find, its level, and the pages to search, best first."""
+    """A title to find, its level from 1, and the page (from 0) that should have it, if known."""
 
     title: str
     level: int
-    pages: tuple[int, ...]
+    page: int | None
 
 
 def find_lines(
@@ -304,7 +304,7 @@ def find_titles(
     taken: set[int] = set()
     found: dict[int, list[PlacedLine]] = {}
     for n, want in enumerate(wanted):
-        if places := _search(want, want.pages, by_page, taken):
+        if places := _search_around(want, by_page, taken):
             found[n] = places
             taken.update(place.order for place in places)
     kept = dict(select_rising([(n, places[0].order) for n, places in found.items()]))
@@ -329,17 +329,16 @@ def find_titles(
     ]
 
 
-def _search(
-    want: WantedTitle,
-    pages: Iterable[int],
-    by_page: Sequence[Sequence[PlacedLine]],
-    taken: set[int],
+def _search_around(
+    want: WantedTitle, by_page: Sequence[Sequence[PlacedLine]], taken: set[int]
 ) -> list[PlacedLine]:
+    """Return the lines of a title on its page or the next or the one before, the first rather."""
     best, found = 0.0, list[PlacedLine]()
-    for distance, page in enumerate(pages):
-        score, places = _search_page(by_page[page], want.title, taken)
-        if score - 4 * distance > best:
-            best, found = score - 4 * distance, places
+    for distance, step in enumerate((0, 1, -1)):
+        if want.page is not None and 0 <= want.page + step < len(by_page):
+            score, places = _search_page(by_page[want.page + step], want.title, taken)
+            if score - 4 * distance > best:
+                best, found = score - 4 * distance, places
     return found
 
 
