@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -63,14 +62,6 @@ def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
     chunks = cut(Structural(tokens=60), table)
     assert len(chunks) > 2
     assert "\n".join(chunks) == table
-
-
-def test_structural_counts_with_the_tokenizer_it_is_given() -> None:
-    def bytes_of(text: str) -> Sequence[tuple[int, int]]:
-        return [(0, 0)] + [(i, i + 1) for i, c in enumerate(text) for _ in c.encode()]
-
-    chunks = cut(Structural(tokens=30, tokenizer=bytes_of), PROSE + "naïve été " * 8)
-    assert max(len(chunk.encode()) for chunk in chunks) <= 30
 
 
 @pytest.mark.parametrize(

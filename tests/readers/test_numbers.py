@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from colligate.readers.numbers import Calculation, Operation, find_missing_values
 
@@ -145,14 +144,6 @@ def test_the_result_of_a_right_calculation_is_held(
     wrong = (statement, source, operation, numbers) in WRONG
     assert find_missing_values(statement, [source]) != []
     assert bool(find_missing_values(statement, [source], calculations=[calculation])) is wrong
-
-
-def test_a_model_can_be_asked_for_calculations() -> None:
-    class Asked(BaseModel):
-        calculations: list[Calculation]
-
-    reply = '{"calculations": [{"operation": "sum", "numbers": ["1", "2"]}]}'
-    assert Asked.model_validate_json(reply).calculations == [Calculation(Operation.SUM, ("1", "2"))]
 
 
 @pytest.mark.parametrize(

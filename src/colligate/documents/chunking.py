@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,10 +29,6 @@ class Chunker(Protocol):
         """Return the chunks, in document order."""
 
 
-Tokenizer = Callable[[str], Sequence[tuple[int, int]]]
-"""A function from a text to the half-open offsets of its tokens, in order."""
-
-
 @dataclass(frozen=True)
 class Structural:
     """Chunks of up to `tokens` tokens that never cross a heading.
@@ -40,11 +36,10 @@ class Structural:
     Whole blocks of one section are packed together; a block that is too long is cut at the
     ends of sentences (a table or code at lines), a sentence that is too long at blanks. A
     heading stays with the text that follows it, and is alone only if its section has no text of
-    its own. `tokenizer` makes the count exact; without one, `token_spans` estimates it.
+    its own. Tokens are those that `documents.tokens` estimates.
     """
 
     tokens: int = 200
-    tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
         _require_one("tokens of a chunk", self.tokens)
@@ -55,7 +50,7 @@ class Structural:
         return STRUCTURAL if self == Structural() else ""
 
     def __call__(self, document: Document) -> list[Span]:
-        packer = _Packer(document, _Ruler(document.text, self.tokenizer), self.tokens)
+        packer = _Packer(document, _Ruler(document.text), self.tokens)
         for block in iter_blocks(document, document.span(0, len(document))):
             if block.kind is Kind.SECTION:
                 packer.flush()
@@ -115,7 +110,7 @@ class FixedTokens:
         return f"tokens:{self.tokens}/{self.overlap}"
 
     def __call__(self, document: Document) -> list[Span]:
-        ruler = _Ruler(document.text, None)
+        ruler = _Ruler(document.text)
         chunks: list[Span] = []
         start, cut, end = 0, 0, len(document.text.rstrip())
         while cut < end:
@@ -240,13 +235,12 @@ _LONGEST_WORD = 60  # how far back a cut looks for a blank
 class _Ruler:
     """Measures ranges of a text in tokens."""
 
-    def __init__(self, text: str, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
         self._starts, self._ends = array("q"), array("q")
-        for start, end in tokenizer(text) if tokenizer else iter_token_spans(text):
-            if end > start:  # not a special token that the tokenizer adds
-                self._starts.append(start)
-                self._ends.append(end)
+        for start, end in iter_token_spans(text):
+            self._starts.append(start)
+            self._ends.append(end)
 
     def count(self, start: int, end: int) -> int:
         """Count the tokens in a range, those cut at its ends included."""
@@ -255,8 +249,6 @@ class _Ruler:
     def reach(self, start: int, end: int, tokens: int) -> int:
         """Return where so many tokens from `start` end, at most `end`: one character at least."""
         following = bisect_right(self._ends, start) + tokens
-        while following < len(self._starts) and self._starts[following] <= start:
-            following += 1  # several tokens of one character
         if following >= len(self._starts) or self._starts[following] >= end:
             return end
         cut = self._starts[following]

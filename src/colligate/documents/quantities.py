@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +22,7 @@ from itertools import islice
 Unit = str | frozenset[str]
 """A unit that pint knows, one of those below, the codes of currencies, or "" for none."""
 PERCENT = "percent"
-DATE, MONTH, YEAR, DAY = "date", "month of a year", "calendar year", "day of any year"
+DATE, DAY = "date", "day of any year"
 # Of pint, a quarter is a mass and a decade a ratio.
 DURATIONS = {"quarter": "quarter_of_year = 3 * month", "decade": "decade_of_years = 10 * year"}
 
@@ -30,8 +31,8 @@ DURATIONS = {"quarter": "quarter_of_year = 3 * month", "decade": "decade_of_year
 class Amount:
     """A number without its sign, or a date; `step` is the value of its last stated digit.
 
-    Dates are the ordinal of a day, twelve times a year and the month, a year,
-    and 32 times a month and the day, 0 for all of it.
+    A date is the middle, counted in days, of all the days that it may be: `step` days, so that a
+    year is held by any day of it. A day of any year is that of the leap year 4.
     """
 
     value: Decimal
@@ -168,18 +169,23 @@ _NUMERIC_DATE = re.compile(
 )
 
 
+def _make_days(first: date, last: date, unit: str = DATE) -> Amount:
+    step = last.toordinal() - first.toordinal()
+    return Amount(Decimal(first.toordinal()) + Decimal(step) / 2, Decimal(step), unit)
+
+
+def _make_years(first: int, last: int) -> Amount:
+    return _make_days(date(max(1, first), 1, 1), date(max(1, last), 12, 31))
+
+
 def _make_date(year: str | None, month: int, day: str | None) -> list[Amount]:
     """Return the dates that may be meant; none if the calendar lacks it."""
     found = []
     for century in (1900, 2000) if year and len(year) == 2 else (0,):
         with suppress(ValueError):
-            known = date(century + int(year or 2000), month, int(day or 1))
-            if year and day:
-                found.append(Amount(Decimal(known.toordinal()), unit=DATE))
-            elif year:
-                found.append(Amount(Decimal(12 * known.year + month), unit=MONTH))
-            else:
-                found.append(Amount(Decimal(32 * month + known.day), unit=DAY))
+            known = date(century + int(year or 4), month, int(day or 1))
+            last = known if day else known.replace(day=monthrange(known.year, month)[1])
+            found.append(_make_days(known, last, DATE if year else DAY))
     return found
 
 
@@ -314,20 +320,21 @@ def _read_number(text: str, number: _Piece, words: _Words) -> Quantity:
     if glued and words.match(text, end)[0] < glued.end():  # "21st", "3G", "1950s"
         end, ordinal = glued.end(), True
         if glued[0] == "s" and _YEAR.fullmatch(written):
-            span = Decimal(9 if int(written) % 100 else 99)
-            readings.append(Amount(values[0] + span / 2, span, YEAR))
+            year = int(written)
+            readings.append(_make_years(year, year + (9 if year % 100 else 99)))
     last, meanings = words.match(text, end)
-    if ordinal and values and "century" in meanings:
-        readings.append(Amount(100 * values[0] - Decimal("50.5"), Decimal(99), YEAR))
+    if ordinal and values and "century" in meanings and values[0] < 100:
+        readings.append(_make_years(100 * int(values[0]) - 100, 100 * int(values[0]) - 1))
         end = last
     follows = [(end, _ONE, "")] if ordinal else _follow(text, end, words, money)
     end = min(last for last, _, _ in follows)
     bare = all(each[1:] == (_ONE, "") for each in follows)
     if bare and not money and _YEAR.fullmatch(written):
-        readings.append(Amount(Decimal(written), unit=YEAR))
+        readings.append(_make_years(int(written), int(written)))
     elif bare and (before := _CENTURY.search(text, max(0, start - 5), start)):
         centuries = [int(before[1])] if before[1] else [18, 19, 20]
-        readings += [Amount(100 * each + values[0], unit=YEAR) for each in centuries if values]
+        years = [100 * each + int(values[0]) for each in centuries if values]
+        readings += [_make_years(year, year) for year in years]
     if bare and (more := _TO.match(text, end)):  # "3 to 15 percent"
         follows += _follow(text, more.end(), words, money)
     readings += [

@@ -388,8 +388,6 @@ def choose_chunker(catalogue: Catalogue, given: Chunker | str | None) -> Chunker
         LibraryError: its documents were cut otherwise.
     """
     recorded = catalogue.meta("chunker")
-    if recorded == _describe(Structural()):  # before chunkers had names
-        recorded = STRUCTURAL
     chunker: Chunker = Structural()
     if given is None:
         with suppress(UsageError):  # one that has no name

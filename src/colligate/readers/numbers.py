@@ -20,9 +20,7 @@ from colligate.documents.quantities import (
     DATE,
     DAY,
     DURATIONS,
-    MONTH,
     PERCENT,
-    YEAR,
     Amount,
     Quantities,
     Quantity,
@@ -88,8 +86,7 @@ def find_missing_values(
     return list(dict.fromkeys(statement[each.start : each.end] for each in missing))
 
 
-_DATED = "year of a date"
-_CALENDAR = {DATE, MONTH, YEAR, DAY, _DATED}
+_LONGEST_YEAR, _LONGEST_MONTH = 365, 30  # days from the first to the last of one
 
 
 class _Held:
@@ -99,6 +96,7 @@ class _Held:
         self.scales: set[Decimal] = set()
         self._units: set[str] = set()
         self._names: set[str] = set()
+        self._years: set[int] = set()
         self._amounts: dict[Unit, set[Decimal]] = defaultdict(set)
 
     def add(self, stated: Quantities) -> None:
@@ -109,14 +107,13 @@ class _Held:
         self.add_amounts(reading for each in stated.found for reading in each.readings)
 
     def add_amounts(self, amounts: Iterable[Amount]) -> None:
-        """Add amounts, and what they say in part: a date its month, a percentage a number."""
+        """Add amounts, and what they say in part: a date its day, a percentage a number."""
         for each in amounts:
             self._amounts[each.unit].add(each.value)
-            if each.unit in (DATE, MONTH):
-                year, month, day = _split_date(each)
-                self._amounts[_DATED].add(Decimal(year))
-                self._amounts[MONTH].add(Decimal(12 * year + month))
-                self._amounts[DAY] |= {Decimal(32 * month + day), Decimal(32 * month)}
+            if each.unit == DATE and each.step <= _LONGEST_YEAR:
+                day = date.fromordinal(int(each.value))
+                self._years |= {day.year} if each.step > _LONGEST_MONTH else set()
+                self._amounts[DAY] |= {_any_year(day)} if each.step <= _LONGEST_MONTH else set()
             elif each.unit == PERCENT:
                 self._amounts[""].add(each.value / 100)
             elif not each.unit and each.value < 1:
@@ -147,20 +144,17 @@ class _Held:
                 slack = Decimal(0) if line == _SAME else Decimal("1e-9") * abs(high)
                 if any(low - slack <= value <= high + slack for value in self._amounts[unit]):
                     return True
-        if amount.unit not in (DATE, MONTH):
+        if amount.unit != DATE or amount.step > _LONGEST_MONTH:
             return False
         # "December 31, 2022 and 2021"; a row may have the day, and the head of its table the year.
-        year, month, day = _split_date(amount)
-        return year in self._amounts[YEAR] and 32 * month + day in self._amounts[DAY]
-
-
-def _split_date(amount: Amount) -> tuple[int, int, int]:
-    """Return year, month and day of a date, day 0 for a month."""
-    if amount.unit == DATE:
         day = date.fromordinal(int(amount.value))
-        return day.year, day.month, day.day
-    year, month = divmod(int(amount.value) - 1, 12)
-    return year, month + 1, 0
+        low, high = _any_year(day) - half, _any_year(day) + half
+        return day.year in self._years and any(low <= at <= high for at in self._amounts[DAY])
+
+
+def _any_year(day: date) -> Decimal:
+    """Return a day as that of any year, of a leap year in fact."""
+    return Decimal(day.replace(year=4).toordinal())
 
 
 _SAME = Decimal(0), Decimal(1)
@@ -171,9 +165,9 @@ def _convert(unit: Unit, other: Unit) -> tuple[Decimal, Decimal] | None:
     """Return what to add to and to multiply an amount by in another unit; None if the two cannot be
     compared. An amount without a unit may have any, but a percentage has its; so may one with a
     unit that pint does not know."""
-    if unit == other or (unit, other) == (YEAR, _DATED):
+    if unit == other:
         return _SAME
-    if unit in {PERCENT, *_CALENDAR} or other in _CALENDAR:
+    if unit in (PERCENT, DATE, DAY) or other in (DATE, DAY):
         return None
     if not unit or not other:
         return _SAME
@@ -215,16 +209,13 @@ def _compute(
     for each in written:
         found = [r for q in read_quantities(each, language).found[:1] for r in q.readings]
         operands += [reading for reading in found if held.has(reading)][-1:]  # a year as a number
-    if len(operands) < max(2, len(written)):
-        return []
-    unit = operands[0].unit
+    unit = operands[0].unit if operands else ""
     lines = [(each.value, _convert(each.unit, unit)) for each in operands]
     values = [line[0] + line[1] * value for value, line in lines if line]
-    if len(values) < len(operands):
+    if len(values) < max(2, len(written)):
         return []
     total = sum(values, Decimal(0))
     scales = {Decimal(1), *held.scales} if not unit or isinstance(unit, frozenset) else {Decimal(1)}
-    spans: dict[Unit, Unit] = {DATE: "day", MONTH: "month"}
     try:
         match operation:
             case Operation.PRODUCT:
@@ -240,4 +231,4 @@ def _compute(
                 total /= len(values)
     except ArithmeticError:  # a division by zero
         return []
-    return [Amount(total * scale, unit=spans.get(unit, unit)) for scale in scales]
+    return [Amount(total * scale, unit="day" if unit == DATE else unit) for scale in scales]

@@ -66,19 +66,25 @@ def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
     """
     blocks = _split_blocks(text)
     headings = _find_headings(text, blocks) if prose else []
-    builder = OutlineBuilder(text, document_id, [heading.level for heading in headings])
+    builder = OutlineBuilder(text, document_id, [level for _, level in headings])
     following = deque(headings)
     items: list[tuple[int, int]] = []  # (indent, node) of the open list items
     for block in blocks:
         lines = block
-        while following and following[0].start < block[-1].end:
-            heading = following.popleft()
+        while following and following[0][0].start < block[-1].end:
+            heading, level = following.popleft()
             _add_lines(builder, [line for line in lines if line.end <= heading.start], items)
-            builder.add_heading(heading.start, heading.end, heading.level, heading.title)
+            builder.add_heading(heading.start, heading.end, level, heading.title)
             items.clear()
             lines = list(_iter_after(lines, heading.end))
         _add_lines(builder, lines, items)
-    return builder.build(_rate_headings(headings))
+    if not headings:
+        return builder.build(Structure(1.0, Basis.NONE))
+    if any(heading.number for heading, _ in headings):
+        known = Structure(0.8, Basis.NUMBERING, "headings of plain text, known by their numbers")
+    else:
+        known = Structure(0.6, Basis.LAYOUT, "headings of plain text, known by their layout")
+    return builder.build(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +122,6 @@ def _split_blocks(text: str) -> list[_Block]:
     return [*blocks, lines] if lines else blocks
 
 
-@dataclass(frozen=True, slots=True)
-class _Heading:
-    """A heading: its range in the text, level (from 1), words, and whether it is numbered."""
-
-    start: int
-    end: int
-    level: int
-    title: str
-    numbered: bool
-
-
 _ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
 
 
@@ -155,22 +150,14 @@ def _iter_after(lines: _Block, place: int) -> Iterator[_Line]:
             yield _Line(line.end - len(rest), rest, line.indent)
 
 
-def _rate_headings(headings: Sequence[_Heading]) -> Structure:
-    if not headings:
-        return Structure(1.0, Basis.NONE)
-    if any(heading.numbered for heading in headings):
-        return Structure(0.8, Basis.NUMBERING, "headings of plain text, known by their numbers")
-    return Structure(0.6, Basis.LAYOUT, "headings of plain text, known by their layout")
-
-
 # Headings
 
 _FEWEST = 2  # a single heading is as likely a chance line
 _WIDEST = 120
 
 
-def _find_headings(text: str, blocks: Sequence[_Block]) -> list[_Heading]:
-    """Find the headings of a plain text, in order; a single one is not trusted."""
+def _find_headings(text: str, blocks: Sequence[_Block]) -> list[tuple[_Candidate, int]]:
+    """Find the headings of a plain text and their levels, in order; one alone is not trusted."""
     # The text's width in columns: nearly all lines end before it.
     ends = sorted(line.indent + len(line.text) for block in blocks[:2000] for line in block)
     width = min(_WIDEST, ends[int(0.95 * (len(ends) - 1))]) if ends else 0
@@ -345,7 +332,7 @@ def _follows(previous: _Number, number: _Number) -> bool:
     return number[:-1] == previous[: depth - 1] and number[-1] == previous[depth - 1] + 1
 
 
-def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[_Heading]:
+def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int]]:
     """Yield headings with levels: the title, then lines alone or underlined, then numbers by depth.
 
     Numbers that begin directly below a heading without a number belong to it; otherwise they are
@@ -371,7 +358,7 @@ def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[_Heading]:
         else:
             level = top
             base = top - 1
-        yield _Heading(c.start, c.end, level, c.title, bool(c.number))
+        yield c, level
         before = c
 
 

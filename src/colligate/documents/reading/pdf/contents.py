@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 from liteparse import TextItem
@@ -202,50 +201,27 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
 
 
 def find_target_pages(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    page_count: int,
+    entries: Sequence[ContentsEntry], places: Mapping[str, Sequence[int]], page_count: int
 ) -> list[int | None]:
     """Return the page (from 0) that each entry points to, None if unknown.
 
-    Printed numbers and pages have one constant difference: the one that puts most titles on a page
-    with such a line (`places`: pages by title key).
+    Printed numbers and pages have one constant difference, Roman numerals their own: the one that
+    puts most titles on a page with such a line (`places`: pages by title key).
     """
     found: dict[str, int] = {}
-    for roman in (False, True):
-        chosen = [e for e in entries if e.printed and _is_roman(e.printed) is roman]
-        maps = _make_maps(chosen, places, page_count)
-        found |= max(maps, key=partial(_count_hits, chosen, places))
+    for arabic in (False, True):
+        chosen = [e for e in entries if e.printed and e.printed.isdigit() is arabic]
+        values = {e.printed: v for e in chosen if (v := _parse_page(e.printed)) is not None}
+        votes = Counter(
+            page - values[entry.printed]
+            for entry in chosen
+            if entry.printed in values
+            for page in places.get(title_key(entry.title), ())
+            if page != entry.page
+        )
+        offset = votes.most_common(1)[0][0] if votes else -1
+        found |= {p: v + offset for p, v in values.items() if 0 <= v + offset < page_count}
     return [found.get(entry.printed) for entry in entries]
-
-
-def _is_roman(printed: str) -> bool:
-    return not printed.isdigit() and roman_value(printed) is not None
-
-
-def _make_maps(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    page_count: int,
-) -> list[dict[str, int]]:
-    values = {e.printed: v for e in entries if (v := _parse_page(e.printed)) is not None}
-    maps: list[dict[str, int]] = []
-    votes: Counter[int] = Counter()
-    for entry in entries:
-        if entry.printed in values:
-            on = places.get(title_key(entry.title), ())
-            votes.update({page - values[entry.printed] for page in on if page != entry.page})
-    for offset in [o for o, _ in votes.most_common(3)] or [-1]:
-        maps.append({p: v + offset for p, v in values.items() if 0 <= v + offset < page_count})
-    return maps
-
-
-def _count_hits(
-    entries: Sequence[ContentsEntry],
-    places: Mapping[str, Sequence[int]],
-    where: Mapping[str, int],
-) -> int:
-    return sum(where.get(e.printed) in places.get(title_key(e.title), ()) for e in entries)
 
 
 # Find the lines that carry listed titles.
@@ -279,11 +255,11 @@ class PdfHeading:
 
 @dataclass(frozen=True, slots=True)
 class WantedTitle:
-    """A title to find, its level, and the pages to search, best first."""
+    """A title to find, its level from 1, and the page (from 0) that should have it, if known."""
 
     title: str
     level: int
-    pages: tuple[int, ...]
+    page: int | None
 
 
 def find_lines(
@@ -328,7 +304,7 @@ def find_titles(
     taken: set[int] = set()
     found: dict[int, list[PlacedLine]] = {}
     for n, want in enumerate(wanted):
-        if places := _search(want, want.pages, by_page, taken):
+        if places := _search_around(want, by_page, taken):
             found[n] = places
             taken.update(place.order for place in places)
     kept = dict(select_rising([(n, places[0].order) for n, places in found.items()]))
@@ -353,17 +329,16 @@ def find_titles(
     ]
 
 
-def _search(
-    want: WantedTitle,
-    pages: Iterable[int],
-    by_page: Sequence[Sequence[PlacedLine]],
-    taken: set[int],
+def _search_around(
+    want: WantedTitle, by_page: Sequence[Sequence[PlacedLine]], taken: set[int]
 ) -> list[PlacedLine]:
+    """Return the lines of a title on its page or the next or the one before, the first rather."""
     best, found = 0.0, list[PlacedLine]()
-    for distance, page in enumerate(pages):
-        score, places = _search_page(by_page[page], want.title, taken)
-        if score - 4 * distance > best:
-            best, found = score - 4 * distance, places
+    for distance, step in enumerate((0, 1, -1)):
+        if want.page is not None and 0 <= want.page + step < len(by_page):
+            score, places = _search_page(by_page[want.page + step], want.title, taken)
+            if score - 4 * distance > best:
+                best, found = score - 4 * distance, places
     return found
 
 

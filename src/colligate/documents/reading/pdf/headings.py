@@ -16,7 +16,6 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from colligate.documents.reading.pdf.contents import (
@@ -42,44 +41,29 @@ from colligate.documents.reading.pdf.numbering import ListedHeading, assign_leve
 from colligate.documents.tree import Basis, Structure
 
 
-def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
-    """Correct the pages' headings in place; return how sure they are."""
+def repair_headings(pages: Sequence[PageLayout], outline: Sequence[WantedTitle]) -> Structure:
+    """Correct the pages' headings in place by the bookmarks too; return how sure they are."""
     set_aside_running_lines(pages)
     contents = find_contents(pages)
     by_page = find_lines(pages, contents.bands)
     anchors, found, basis = _find_anchors(by_page, outline, contents)
     candidates = _find_candidates(pages, by_page, anchors)
-    headings = [*anchors, *_assign_levels(candidates, anchors, len(pages))]
+    headings = [*anchors, *_assign_levels(candidates, anchors)]
     headings.sort(key=lambda h: h.places[0].order)
     _apply_headings(pages, headings)
     return _rate_structure(headings, found, basis)
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineEntry:
-    """A bookmark: its title, its level from 1, and the page it points to, counted from 0."""
-
-    title: str
-    level: int
-    page: int
-
-
 def _find_anchors(
     by_page: Sequence[Sequence[PlacedLine]],
-    outline: Sequence[OutlineEntry],
+    outline: Sequence[WantedTitle],
     contents: ContentsList,
 ) -> tuple[list[PdfHeading], float, Basis]:
     """Return the headings that outline or contents confirm, the share found, and which it was."""
     best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
-    last = len(by_page) - 1
     if outline:
-        wanted = [
-            WantedTitle(e.title, e.level, _pages_around(e.page, last))
-            for e in outline
-            if e.page <= last
-        ]
-        located = find_titles(wanted, by_page, Basis.OUTLINE)
-        best = (located, len(located) / max(1, len(wanted)), Basis.OUTLINE)
+        located = find_titles(outline, by_page, Basis.OUTLINE)
+        best = (located, len(located) / len(outline), Basis.OUTLINE)
     if contents.entries:
         places: dict[str, list[int]] = defaultdict(list)
         for i, here in enumerate(by_page):
@@ -88,7 +72,7 @@ def _find_anchors(
                     places[place.key].append(i)
         targets = find_target_pages(contents.entries, places, len(by_page))
         wanted = [
-            WantedTitle(entry.title, entry.level, _pages_around(target, last))
+            WantedTitle(entry.title, entry.level, target)
             for entry, target in zip(contents.entries, targets, strict=True)
         ]
         located = find_titles(wanted, by_page, Basis.CONTENTS)
@@ -99,12 +83,6 @@ def _find_anchors(
     if len(best[0]) < 2 or best[1] < 0.3:
         return [], 0.0, Basis.NONE
     return best
-
-
-def _pages_around(target: int | None, last: int) -> tuple[int, ...]:
-    """Return the pages to search, best first: the one that is given, then its neighbours."""
-    near = () if target is None else (target, target + 1, target - 1)
-    return tuple(p for p in near if 0 <= p <= last)
 
 
 # Candidates: lines that look like headings, though neither outline nor contents list names them.
@@ -262,7 +240,7 @@ def _drop_cover_fields(
 
 
 def _assign_levels(
-    candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
+    candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading]
 ) -> list[PdfHeading]:
     """Return the candidates as headings, each at a level that fits the confirmed ones around it."""
     numbered = [] if anchors else _level_by_number(candidates)

@@ -326,10 +326,11 @@ _NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}|[IVXLC]{1,8}")
 
 def _running_keys(row: PdfLine, page: int, large: float) -> Iterator[_Key]:
     """Yield what a row may have in common with those of other pages."""
-    words, size = row.text.split(), round(row.size)
-    yield title_key(row.text), size, None
-    for rest, end in ((words[:-1], words[-1]), (words[1:], words[0])):
-        number = end.strip("-\u2013\u2014|[]().,")
+    words, size = row.text.strip("-\u2013\u2014|[]() ").split(), round(row.size)
+    if key := title_key(row.text):
+        yield key, size, None
+    for rest, end in ((words[:-1], words[-1:]), (words[1:], words[:1])):
+        number = "".join(end).strip("-\u2013\u2014|[]().,")
         if _NUMBER.fullmatch(number) and (row.size <= large or not rest):
             value = int(number) if number.isdigit() else roman_value(number)
             if value:

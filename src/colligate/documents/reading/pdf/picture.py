@@ -113,7 +113,7 @@ def _to_character(code: int) -> str:
 
 
 _SHORTEST = 4  # characters of a line or cell that is searched alone
-_REACHES = (0.1, 0.3)  # of the page's text around the place where a quote should be
+_REACHES = (0.1, 0.3, 1.0)  # of the page's text around the place where a quote should be
 
 
 def _find_places(quote: str, page: Document, share: float) -> Iterator[Span]:
@@ -121,15 +121,10 @@ def _find_places(quote: str, page: Document, share: float) -> Iterator[Span]:
     size = len(page)
     for reach in _REACHES:
         low = max(0, int((share - reach) * size))
-        high = min(size, int((share + reach) * size) + len(quote))
-        if low < high and (
-            found := locate(quote, page, within=page.span(low, high), verbatim=True)
-        ):
+        high = max(low, min(size, int((share + reach) * size) + len(quote)))
+        if found := locate(quote, page, within=page.span(low, high), verbatim=reach < 1):
             yield found.span
             return
-    if found := locate(quote, page):
-        yield found.span
-        return
     for separator in (r"\n+", r"\s*\|\s*"):
         pieces = [piece for piece in re.split(separator, quote) if len(piece) >= _SHORTEST]
         if len(pieces) > 1:

@@ -21,8 +21,9 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_table, markdown_tree
+from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
-from colligate.documents.reading.pdf.headings import OutlineEntry, repair_headings
+from colligate.documents.reading.pdf.headings import repair_headings
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
@@ -80,7 +81,7 @@ _USE_OCR = "--ocr reads it (for a server: COLLIGATE_OCR=eng)"
 _MADE = re.compile(r"D:(\d{4})(\d\d)(\d\d).*", re.DOTALL)  # the PDF's own form of a date
 
 
-def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], dict[str, str], int]:
+def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], int]:
     """Return what only pypdfium2 reads: outline, metadata and number of pages."""
     try:
         document = PdfDocument(source.data)
@@ -100,7 +101,7 @@ def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], dict[str, str],
 _OUTLINE_LIMIT = 20_000
 
 
-def _iter_outline(document: PdfDocument) -> Iterator[OutlineEntry]:
+def _iter_outline(document: PdfDocument) -> Iterator[WantedTitle]:
     for i, bookmark in enumerate(document.get_toc()):
         if i == _OUTLINE_LIMIT:
             return
@@ -108,7 +109,7 @@ def _iter_outline(document: PdfDocument) -> Iterator[OutlineEntry]:
         page = target.get_index() if target else None
         title = clean_line(bookmark.get_title())
         if page is not None and page >= 0 and title:
-            yield OutlineEntry(title, bookmark.level + 1, page)
+            yield WantedTitle(title, bookmark.level + 1, page)
 
 
 def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], bool]:
