@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -187,7 +187,7 @@ class Ingestion:
 
     async def run(
         self, files: Sequence[Path], result: Ingested, workers: int | None
-    ) -> AsyncIterator[list[int]]:
+    ) -> AsyncGenerator[list[int], None]:
         """Bring the catalogue up to date, and yield the stored files' documents for the index.
 
         Files that are read while others are stored are stored together, in their order. What
