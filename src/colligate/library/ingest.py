@@ -223,7 +223,7 @@ class Ingestion:
                 first, job = next(iter(ahead.items()))
                 self._report(Progress("reading", done, len(jobs), str(job.path)))
                 await asyncio.wait([first], timeout=_LATE)
-                if not first.done():  # those behind it overtake it
+                if not first.done() and any(each.done() for each in ahead):  # they overtake it
                     ahead[first] = ahead.pop(first)
                 ready = list(itertools.takewhile(asyncio.Future.done, ahead))
                 for at, each in enumerate(ready[1:], done + 1):
