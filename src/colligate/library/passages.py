@@ -207,14 +207,11 @@ def _unpack(rows: Iterable[tuple[int, bytes]]) -> Words:
 
 def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) -> None:
     """Add passages to a block; a killed process may have left their words, which are the same."""
-    new = np.array(
-        [
-            (term, entry.passage % _BLOCK, weight)
-            for entry in entries
-            for term, weight in zip(entry.terms.ids, entry.terms.weights, strict=True)
-        ],
-        _WORD,
-    )
+    lengths = [len(entry.terms.ids) for entry in entries]
+    new = np.empty(sum(lengths), _WORD)
+    new["term"] = [id_ for entry in entries for id_ in entry.terms.ids]
+    new["place"] = np.repeat([entry.passage % _BLOCK for entry in entries], lengths)
+    new["weight"] = [weight for entry in entries for weight in entry.terms.weights]
     query = "SELECT term, postings FROM words WHERE block = ? AND term IN (%s)"
     stored = _unpack(database.listed(query, np.unique(new["term"]).tolist(), block))
     kept = stored[~np.isin(stored["place"], [entry.passage % _BLOCK for entry in entries])]
