@@ -148,15 +148,6 @@ async def test_bad_files_are_named_and_the_others_read(library, folder):
     assert all("\n" not in str(error) for error in [*failures.values(), *result.problems])
 
 
-async def test_a_file_that_turned_bad_keeps_its_document_out_of_view(library, folder, write):
-    before = await library.add(folder)
-    write("heron.md", "")
-    result = await library.add(folder)
-    assert [path.name for path, _ in result.failed] == ["heron.md"]
-    assert len(result.document_ids) == 2
-    assert len(await library.documents()) == len(before.document_ids)
-
-
 async def test_a_bad_file_is_not_read_again_until_it_changes(open_library, write, noted):
     write("empty.md", "")
     folder = write("good.md", "All is well.").parent
@@ -331,13 +322,6 @@ def test_no_parser_outlives_a_process_that_was_killed(tmp_path, write):
     assert is_ready(parser), "the parser still runs"
     os.close(parser)
     os.close(listening)
-
-
-async def test_half_a_surrogate_pair_in_a_text_is_replaced(library, write):
-    path = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
-    assert (await library.add(path)).added == [path]
-    assert await texts(library) == {"Torn": "half \ufffd pair"}
-    assert await library.verify() == []
 
 
 # From stored to indexed

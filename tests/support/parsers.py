@@ -80,7 +80,7 @@ class _LeavingParser(_Parser):
     def _start(self, path: Path) -> subprocess.Popen[bytes]:
         with self._lock:
             new = not self._closed and self._process is None
-            if new and self._reader == parsing.DEFAULT_READER:
+            if new:
                 seen = {k: v for k, v in os.environ.items() if not k.startswith(_UNSEEN)}
                 self._surroundings = (seen, list(sys.path), Path.cwd())
                 self._process = left.take(self._surroundings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -113,5 +113,5 @@ class InMemorySources(View):
         return self._index, self._embedder
 
 
-async def _yield_once(numbers: list[int]) -> AsyncIterator[list[int]]:
+async def _yield_once(numbers: list[int]) -> AsyncGenerator[list[int], None]:
     yield numbers

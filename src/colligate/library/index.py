@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -41,9 +42,8 @@ _MANY_FOREIGN = 0.2  # share of documents that are not in English
 class Indexer:
     """Makes pending documents searchable; without an embedder, by their words alone.
 
-    The order of writes makes it safe to be killed anywhere: passages are written to the index and
-    flushed, and only then does the catalogue mark their document as indexed. Passages of other
-    documents are removed when the index is next opened.
+    The order of writes makes it safe to be killed anywhere: passages are on the disk before the
+    catalogue marks their document as indexed.
     """
 
     def __init__(
@@ -60,26 +60,17 @@ class Indexer:
         self._total = 0
         self.done = 0
 
-    async def run(self, stored: AsyncIterator[list[int]]) -> None:
-        """Index documents as they come, embedding while others are still being read.
+    async def run(self, stored: AsyncGenerator[list[int], None]) -> None:
+        """Index documents as they come; while a window is embedded, the next files are read.
 
         If the embedder fails, finished documents stay indexed.
         """
-        # Only numbers wait in the queue, so it need not be bounded: the documents are on disk.
-        queue: asyncio.Queue[list[int] | None] = asyncio.Queue()
-        feeding = asyncio.create_task(_feed(stored, queue))
-        try:
-            while (numbers := await queue.get()) is not None:
+        async with aclosing(stored):
+            async for numbers in stored:
                 for number in numbers:
                     await self._gather(number)
                     await self._embed(at_least=_WINDOW)
-                if queue.empty():  # a short window is better than an idle embedder
-                    await self._embed(at_least=_BATCH)
             await self._embed(at_least=1)
-            await feeding
-        finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
 
     async def _gather(self, number: int) -> None:
         """Queue a document's passages for the embedder."""
@@ -148,14 +139,6 @@ class _Passage:
     document: int
     language: str
     text: str
-
-
-async def _feed(stored: AsyncIterator[list[int]], queue: asyncio.Queue[list[int] | None]) -> None:
-    try:
-        async for numbers in stored:
-            queue.put_nowait(numbers)
-    finally:
-        queue.put_nowait(None)
 
 
 class LibraryEmbedder:

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -187,7 +187,7 @@ class Ingestion:
 
     async def run(
         self, files: Sequence[Path], result: Ingested, workers: int | None
-    ) -> AsyncIterator[list[int]]:
+    ) -> AsyncGenerator[list[int], None]:
         """Bring the catalogue up to date, and yield the stored files' documents for the index.
 
         Files that are read while others are stored are stored together, in their order. What
@@ -223,7 +223,7 @@ class Ingestion:
                 first, job = next(iter(ahead.items()))
                 self._report(Progress("reading", done, len(jobs), str(job.path)))
                 await asyncio.wait([first], timeout=_LATE)
-                if not first.done():  # those behind it overtake it
+                if not first.done() and any(each.done() for each in ahead):  # they overtake it
                     ahead[first] = ahead.pop(first)
                 ready = list(itertools.takewhile(asyncio.Future.done, ahead))
                 for at, each in enumerate(ready[1:], done + 1):

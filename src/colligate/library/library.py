@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -463,7 +463,7 @@ class AsyncLibrary(View):
     async def _index(
         self,
         catalogue: Catalogue,
-        stored: AsyncIterator[list[int]] | None,
+        stored: AsyncGenerator[list[int], None] | None,
         report: ProgressCallback,
         cluster: Cluster | None = None,
     ) -> int:
@@ -479,11 +479,12 @@ class AsyncLibrary(View):
                 embedder = cluster.embedder(OWN_EMBEDDERS[embedder.name], embedder)
             return index, embedder
 
-        async def list_numbers() -> AsyncIterator[list[int]]:
+        async def list_numbers() -> AsyncGenerator[list[int], None]:
             yield await in_thread(catalogue.in_state, DocumentState.PENDING)
             if stored is not None:
-                async for numbers in stored:
-                    yield numbers
+                async with aclosing(stored):
+                    async for numbers in stored:
+                        yield numbers
 
         indexer = Indexer(
             catalogue,

@@ -30,6 +30,7 @@ from colligate.errors import ColligateError, ReadingError, TooLarge
 
 _DEFAULT_LIMITS = Limits()
 DEFAULT_READER = "colligate.documents.reading:read_file"
+Reader = Callable[[Path], object]
 
 # Seconds between a child's checks that its parent is alive.
 _WATCH = 0.5
@@ -68,7 +69,10 @@ class ParserPool:
     def __init__(
         self, workers: int, reader: str = DEFAULT_READER, limits: Limits = _DEFAULT_LIMITS
     ) -> None:
-        self._all = [_Parser(reader, limits) for _ in range(workers)]
+        self._read: Reader = pkgutil.resolve_name(reader)
+        if limits != _DEFAULT_LIMITS:
+            self._read = partial(self._read, limits=limits)
+        self._all = [_Parser(limits) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
         for parser in self._all:
             self._idle.put(parser)
@@ -78,7 +82,7 @@ class ParserPool:
         path: Path,
         size: int = 0,
         known: str = "",
-        reader: Callable[[Path], object] | None = None,
+        reader: Reader | None = None,
     ) -> ParsedFile:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 
@@ -88,7 +92,7 @@ class ParserPool:
         """
         parser = self._idle.get()
         try:
-            return parser.read(path, size, known, reader)
+            return parser.read(path, size, known, reader or self._read)
         except ReadingError as error:
             return ParsedFile("", error=error)
         finally:
@@ -103,21 +107,16 @@ class ParserPool:
 class _Parser:
     """One process, started again after it died."""
 
-    def __init__(self, reader: str, limits: Limits) -> None:
-        self._reader = reader
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
-    def read(
-        self, path: Path, size: int, known: str, reader: Callable[[Path], object] | None
-    ) -> ParsedFile:
+    def read(self, path: Path, size: int, known: str, reader: Reader) -> ParsedFile:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
-        if reader is None and self._limits != _DEFAULT_LIMITS:
-            reader = partial(pkgutil.resolve_name(self._reader), limits=self._limits)
         guard = _Guard(process, size, self._limits)
         try:
             pickle.dump((path, known, reader), process.stdin)
@@ -158,7 +157,7 @@ class _Parser:
             if self._process is None:
                 self._process = subprocess.Popen(
                     # -P keeps this file's folder off the path.
-                    [sys.executable, "-P", __file__, self._reader],
+                    [sys.executable, "-P", __file__],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -230,7 +229,7 @@ def _main() -> None:
     # What a parser prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _serve(sys.argv[1], sys.stdin.buffer, answers)
+    _serve(sys.stdin.buffer, answers)
 
 
 def _exit_with(parent: int) -> None:
@@ -242,21 +241,15 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-def _serve(reader: str, requests: BinaryIO, answers: BinaryIO) -> None:
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Read the requested files, one at a time, until the parent closes its end."""
-    named = partial(_read_by, reader)
     while True:
         try:
-            path, known, other = pickle.load(requests)
+            path, known, read = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(_answer(other or named, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(_answer(read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
-
-
-def _read_by(reader: str, path: Path) -> object:
-    """Read a file by the reader of this name; if it cannot be imported, the file fails."""
-    return pkgutil.resolve_name(reader)(path)
 
 
 def _limit_addresses() -> None:
@@ -270,14 +263,14 @@ def _limit_addresses() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _answer(read: object, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
+def _answer(read: Reader, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
     """Return the fields of a `ParsedFile`: this script's own class is unknown to the parent."""
     sha256 = ""
     try:
         sha256 = _hash(path)
         if sha256 and sha256 == known:
             return sha256, None, None
-        return sha256, read(path), None  # type: ignore[operator]
+        return sha256, read(path), None
     except ColligateError as error:
         return sha256, None, error
     except MemoryError:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from colligate.library.protocols import IndexEntry, Scope, ScoredPassage
 from colligate.library.schema import Database, DocumentState, disk_full
 from colligate.private import make_private_file
 
-Numbers = NDArray[np.uint32]
+Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float32]
 Words = NDArray[np.void]
 
@@ -67,7 +67,7 @@ class PassageIndex:
                 rows = _Rows(rows.table[chosen])
         # Not by BLAS: its threads wait for each other where other processes use the cores.
         scores = np.einsum("ij,j->i", rows.vectors, vector)
-        return _take_best(scores, rows.numbers, rows.documents, limit, scope)
+        return take_best(scores, rows.numbers, rows.documents, limit, scope)
 
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
@@ -95,7 +95,7 @@ class PassageIndex:
         order[blocks] = np.arange(len(blocks))
         scores = np.append(scores, np.zeros(_BLOCK))  # of the blocks without any of the terms
         own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
-        return _take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
+        return take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
 
     def entries(self, documents: Collection[int]) -> list[IndexEntry]:
         rows = self._vectors.read()
@@ -167,8 +167,8 @@ WHERE words.block = blocks.block AND term IN (%s)
 """
 
 
-def _take_best(
-    scores: Floats, numbers: Numbers, documents: Numbers, limit: int, scope: Scope
+def take_best(
+    scores: Floats, numbers: Integers, documents: Integers, limit: int, scope: Scope
 ) -> list[ScoredPassage]:
     """Return the passages with the best scores; those with the number 0 are none."""
     keep = numbers > 0
@@ -184,8 +184,8 @@ def _take_best(
     return [ScoredPassage(*row) for row in zip(*columns, strict=True)]
 
 
-def _is_in(numbers: Numbers, chosen: Collection[int]) -> NDArray[np.bool_]:
-    return np.isin(numbers, np.fromiter(chosen, np.uint32, len(chosen)))
+def _is_in(numbers: Integers, chosen: Collection[int]) -> NDArray[np.bool_]:
+    return np.isin(numbers, np.fromiter(chosen, numbers.dtype, len(chosen)))
 
 
 # Words
@@ -207,14 +207,11 @@ def _unpack(rows: Iterable[tuple[int, bytes]]) -> Words:
 
 def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) -> None:
     """Add passages to a block; a killed process may have left their words, which are the same."""
-    new = np.array(
-        [
-            (term, entry.passage % _BLOCK, weight)
-            for entry in entries
-            for term, weight in zip(entry.terms.ids, entry.terms.weights, strict=True)
-        ],
-        _WORD,
-    )
+    lengths = [len(entry.terms.ids) for entry in entries]
+    new = np.empty(sum(lengths), _WORD)
+    new["term"] = [id_ for entry in entries for id_ in entry.terms.ids]
+    new["place"] = np.repeat([entry.passage % _BLOCK for entry in entries], lengths)
+    new["weight"] = [weight for entry in entries for weight in entry.terms.weights]
     query = "SELECT term, postings FROM words WHERE block = ? AND term IN (%s)"
     stored = _unpack(database.listed(query, np.unique(new["term"]).tolist(), block))
     kept = stored[~np.isin(stored["place"], [entry.passage % _BLOCK for entry in entries])]

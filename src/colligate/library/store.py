@@ -196,6 +196,7 @@ class LibraryStore:
         if self._empty is not None:
             self._empty.close()
             self._empty = None
+        self._lock.release()
 
     async def _hold(self) -> None:
         """Get ready to write. Several may; to the first one others leave what is pending."""

@@ -149,7 +149,7 @@ async def fetch(address: str, library: Path, report: OnProgress) -> Path:
 
 
 _LOGIN = "it may need a login: fetch the file and give its path"
-_HINTS = {401: _LOGIN, 403: _LOGIN}
+_HINTS = {401: _LOGIN, 403: _LOGIN, 404: "check the address"}
 _HINT = "check the address and the network, or try again later"
 
 

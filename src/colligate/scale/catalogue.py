@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
@@ -240,6 +241,7 @@ class LanceCatalogue(Catalogue):
         super().__init__(database)
         self.table = database.table
         self._passages: LRUCache[int, list[StoredPassage]] = LRUCache(1000)
+        self._caching = threading.Lock()
 
     @classmethod
     def open(cls, table: Table, *, read_only: bool) -> LanceCatalogue:
@@ -268,8 +270,9 @@ class LanceCatalogue(Catalogue):
         return {number: known[number] for number in numbers if number in known}
 
     def passages_of(self, document: int) -> list[StoredPassage]:
-        if (known := self._passages.get(document)) is not None:
-            return known
+        with self._caching:
+            if (known := self._passages.get(document)) is not None:
+                return known
         found = self.database.read_long(document, ["passages"])
         if not found or not found["passages"]:
             return []
@@ -277,7 +280,8 @@ class LanceCatalogue(Catalogue):
             StoredPassage(document + place, document, start, end, page, tuple(section))
             for place, (start, end, page, section) in enumerate(json.loads(found["passages"]), 1)
         ]
-        self._passages[document] = listed
+        with self._caching:
+            self._passages[document] = listed
         return listed
 
     def passage_numbers(self, state: DocumentState) -> dict[int, int]:

@@ -18,6 +18,7 @@ from colligate.errors import (
     LibraryLocked,
 )
 from colligate.library.bm25 import Terms
+from colligate.library.passages import take_best
 from colligate.library.protocols import (
     IndexEntry,
     Scope,
@@ -232,18 +233,8 @@ class LanceIndex:
                 at, weights = found[id_]
                 idf = np.log(np.float32((total - len(at) + 0.5) / (len(at) + 0.5)) + np.float32(1))
                 scores[at] += np.float32(weight) * idf * weights
-        keep = scores > 0
-        if scope.without:
-            keep &= np.isin(words.documents, list(scope.without), invert=True)
-        if scope.within is not None:
-            keep &= np.isin(words.documents, list(scope.within))
-        best = np.flatnonzero(keep)
-        if len(best) > limit:  # equal scores are in order of the passages, so all of them are kept
-            least = np.partition(scores[best], -limit)[-limit]
-            best = best[scores[best] >= least]
-        best = best[np.argsort(-scores[best], kind="stable")][:limit]
-        numbers, documents = words.numbers[best].tolist(), words.documents[best].tolist()
-        return list(map(ScoredPassage, numbers, documents, scores[best].tolist()))
+        numbers = np.where(scores > 0, words.numbers, 0)
+        return take_best(scores, numbers, words.documents, limit, scope)
 
     def _find_words(self) -> _Words:
         """Return the terms of this version."""

@@ -188,11 +188,10 @@ class LanceStore(LibraryStore):
                 await asyncio.sleep(_POLL)
 
     def close(self) -> None:
-        """Close everything and release the lock. Safe to call twice."""
+        """Close everything. Safe to call twice."""
         if self._catalogue is not None and self._lock.is_locked:
             self._catalogue.checkpoint()
         super().close()
-        self._lock.release()
 
     def _check_folder(self) -> None:
         if not self._in_bucket:

@@ -40,6 +40,7 @@ CATALOGUE, PASSAGES, WORDS = "catalogue.lance", "passages.lance", "words.lance"
 TRIES = 100
 """Times that a change meets another writer's before it is given up."""
 _COMMITS = 64  # after so many, small fragments are put together
+_SPARE = 64 << 20  # bytes of the disk that must be free
 _KEPT = timedelta(hours=1)  # age of versions that other processes may still read
 # Seconds in which the newest version is not looked for again: in a bucket each look is a request.
 _FRESH = 0.01
@@ -106,9 +107,16 @@ class TablesPlace:
             lance.LanceDataset.drop(self._name(name), self._options, ignore_not_found=True)
 
     def check_space(self) -> None:
-        """Raise `LibraryError` if the disk of a folder is nearly full."""
-        if "://" not in self.uri:
-            _check_space(Path(self.uri))
+        """Raise `LibraryError` if the disk of a folder is nearly full: Lance may not say so."""
+        if "://" in self.uri:
+            return
+        free = shutil.disk_usage(self.uri).free
+        if free < _SPARE:
+            raise LibraryError(
+                f"cannot write the passage index in {self.uri}",
+                f"{free >> 20} MB are free on its disk, and at least {_SPARE >> 20} MB are needed",
+                "free some space, or name a library elsewhere with --library",
+            )
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -329,17 +337,3 @@ class Table:
 def any_of(column: str, numbers: Iterable[int]) -> str:
     """Return the condition that a column has one of these numbers."""
     return f"{column} IN ({','.join(map(str, numbers))})"
-
-
-_SPARE = 64 << 20  # bytes
-
-
-def _check_space(folder: Path) -> None:
-    """Raise `LibraryError` if the disk is nearly full: Lance may not say so."""
-    free = shutil.disk_usage(folder).free
-    if free < _SPARE:
-        raise LibraryError(
-            f"cannot write the passage index in {folder}",
-            f"{free >> 20} MB are free on its disk, and at least {_SPARE >> 20} MB are needed",
-            "free some space, or name a library elsewhere with --library",
-        )
