@@ -50,9 +50,13 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self._find_place():
-            self._watch()
-        else:
+        self._watch()
+        others = [each for each in self.connections if isinstance(each, Connection)]
+        there = [each for each in others if not each.transport.is_closing()]
+        idle = [each for each in there if each is not self and not each._busy]
+        if len(there) > self._most and idle:
+            min(idle, key=lambda each: each._since).transport.abort()
+        elif len(there) > self._most:
             _log.warning("a connection is refused: as many as may be open have a request under way")
             self._hang_up("503 Service Unavailable")
 
@@ -68,10 +72,8 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            self._rest()
-        else:
-            self._watch()
+        # uvicorn ends a rest between two requests that is too long.
+        self._watch(rests=self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0])
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -82,39 +84,24 @@ class Connection(H11Protocol):
         if self._unread is not None:
             self._unread.cancel()
 
-    def _find_place(self) -> bool:
-        """Close a connection if this one is too many; return whether there is a place."""
-        others = [each for each in self.connections if isinstance(each, Connection)]
-        there = [each for each in others if not each.transport.is_closing()]
-        if len(there) <= self._most:
-            return True
-        idle = [each for each in there if each is not self and not each._busy]
-        if idle:
-            min(idle, key=lambda each: each._since).transport.abort()
-        return bool(idle)
-
     @property
     def _busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _rest(self) -> None:
-        """Stop the clock until the next request begins; uvicorn ends a rest that is too long."""
-        self._awaited, self._since = None, self.loop.time()
+    def _watch(self, *, rests: bool = False) -> None:
+        """Limit the time for what the client has to send next."""
+        awaited = None if rests else self.conn.their_state
+        if awaited is self._awaited is h11.IDLE:
+            return  # a part of the headers does not give more time for the rest
+        self._awaited, self._since = awaited, self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _watch(self) -> None:
-        """Limit the time for what the client has to send next."""
-        awaited = self.conn.their_state
-        if awaited is self._awaited is h11.IDLE:
-            return  # a part of the headers does not give more time for the rest
-        self._rest()
-        self._awaited = awaited
-        if awaited is h11.IDLE:
-            self._timer = self.loop.call_later(self._limits.header_seconds, self._expire)
-        elif awaited is h11.SEND_BODY:
-            self._timer = self.loop.call_later(self._limits.body_seconds, self._expire)
+        if awaited in (h11.IDLE, h11.SEND_BODY):
+            in_headers = awaited is h11.IDLE
+            limits = self._limits
+            seconds = limits.header_seconds if in_headers else limits.body_seconds
+            self._timer = self.loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
         if self.flow.read_paused:  # the client cannot send because the server does not read

@@ -216,7 +216,8 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        if await in_thread(run.files.hold, run.removed):
+        holds_text: bool = await in_thread(run.files.hold, run.removed) if run.removed else False
+        if holds_text:
             await self._delete(run)
 
     def _cancelled(self) -> dict[str, Any]:
@@ -376,7 +377,8 @@ class RecordedRun(RunShape):
         self._file.close()
         self._file, self.kept_outcome = None, outcome
         with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
-            self.files.write_summary({**self.model_dump(), **outcome})
+            if self.files.events.exists():  # otherwise they were erased with a document
+                self.files.write_summary({**self.model_dump(), **outcome})
         self.wake()
 
     async def outcome(self) -> dict[str, Any]:
@@ -462,11 +464,8 @@ class RunFiles:
         return [line.rstrip(b"\n") for line in lines], at + sum(map(len, lines))
 
     def hold(self, documents: Collection[str]) -> bool:
-        """Return whether they name one of these documents, or were erased already."""
-        if not self.events.exists():
-            return True
-        files = (self.events, self.summary) if documents else ()
-        return any(holds_id(file, documents) for file in files)
+        """Return whether they name one of these documents."""
+        return any(holds_id(file, documents) for file in (self.events, self.summary))
 
     def delete(self) -> None:
         """Delete both."""

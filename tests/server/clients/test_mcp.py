@@ -39,11 +39,6 @@ CELLAR = {"query": "barrels in the cellar"}
 
 
 @pytest.fixture
-def written(folder: Path) -> str:
-    return (folder / "rules.md").read_text()
-
-
-@pytest.fixture
 def connected(folder: Path, tmp_path: Path) -> Connected:
     """A client of a server in this process. It must be closed by the task that opened it."""
 
@@ -137,35 +132,31 @@ async def test_passages_are_found_in_all_documents_or_in_some(connected):
         assert "no-such" in await refused(client, "search", **CELLAR, documents=["no-such"])
 
 
-async def test_a_section_is_read_by_its_headings(connected):
+async def test_a_document_is_read_by_its_headings_and_piece_by_piece(connected, folder):
+    written = (folder / "rules.md").read_text()
     async with connected() as client:
-        rules = {"document": await rules_in(client)}
-        bicycles = await called(client, "read_section", **rules, headings=["bicycles"])
+
+        async def read(**what: Any) -> Any:
+            return await called(client, "read_section", document="rules.md", **what)
+
+        bicycles = await read(headings=["bicycles"])
         assert bicycles["text"].startswith("## Bicycles")
         assert "Guests" not in bicycles["text"]
-        notes = await called(client, "read_section", **rules, headings=["Pets", "Notes"])
+        notes = await read(headings=["Pets", "Notes"])
         assert notes["section"] == ["House rules", "Pets", "Notes"]
-        assert "2 sections" in await refused(client, "read_section", **rules, headings=["Notes"])
-        assert "no section" in await refused(client, "read_section", **rules, headings=["X"])
-
-
-async def test_a_document_is_read_piece_by_piece(connected, written):
-    async with connected() as client:
-        rules = {"document": await rules_in(client)}
-        whole = await called(client, "read_section", **rules)
+        whole = await read()
         assert whole["text"].strip() == written.strip()
         assert [each["title"] for each in whole["subsections"]] == ["House rules"]
         pieces, start = [], 0
         while start is not None:
-            piece = await called(client, "read_section", **rules, start=start, most=50)
+            piece = await read(start=start, most=50)
             assert len(piece["text"]) <= 50
             pieces.append(piece["text"])
             start = piece["next"]
         assert "".join(pieces) == whole["text"]
         at = written.index("Bicycles stand")
-        piece = await called(client, "read_section", **rules, start=at, end=at + 8)
+        piece = await read(start=at, end=at + 8)
         assert (piece["text"], piece["source"]) == ("Bicycles", "rules.md")
-        assert await called(client, "read_section", document="rules.md") == whole
 
 
 async def test_documents_are_listed_in_pages_and_one_added_meanwhile_is_seen(connected, folder):
@@ -225,6 +216,8 @@ async def test_errors_are_told_to_the_model(connected):
         rules = {"document": await rules_in(client)}
         for tool, arguments, words in (
             ("read_section", {"document": "no-such"}, "no-such"),
+            ("read_section", {**rules, "headings": ["Notes"]}, "2 sections"),
+            ("read_section", {**rules, "headings": ["X"]}, "no section"),
             ("read_section", {**rules, "start": 99_999}, "character"),
             ("read_section", {**rules, "start": 9, "end": 99_999}, "character"),
             ("read_section", {**rules, "start": 9, "end": 3}, ""),

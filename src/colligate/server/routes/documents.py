@@ -87,7 +87,7 @@ async def send_picture(
     width: Annotated[int, Query(ge=100, le=2400)] = 1200,
 ) -> Response:
     """Return the page as WebP, `width` pixels wide; 404 if the file is gone or has changed."""
-    document, _ = await _find_drawn_page(name, document_id, number, server)
+    document, _ = await _find_page(name, document_id, number, server, drawn=True)
     drawn = await server.view_file(name, document, partial(draw_page, number=number, width=width))
     return Response(drawn, media_type="image/webp", headers={"Cache-Control": _KEPT})
 
@@ -105,7 +105,7 @@ async def read_boxes(
 
     Each has its left, top, right and bottom, in shares of the page's width and height.
     """
-    document, page = await _find_drawn_page(name, document_id, number, server)
+    document, page = await _find_page(name, document_id, number, server, drawn=True)
     start, end = max(start, page.start), min(end, page.end)
     if start >= end:
         return []
@@ -117,21 +117,15 @@ async def read_boxes(
 
 
 async def _find_page(
-    name: str, document_id: str, number: int, server: ServerState
+    name: str, document_id: str, number: int, server: ServerState, *, drawn: bool = False
 ) -> tuple[Document, Page]:
+    """Return a document and its page, which is `drawn` only of a PDF or a picture."""
     document = await (await server.libraries.open_library(name)).document(document_id)
-    for page in document.pages:
-        if page.number == number:
-            return document, page
-    why = f"it has {len(document.pages)}" if document.pages else "it has no pages"
-    raise NotHere(f"no page {number} of {document.id}", why)
-
-
-async def _find_drawn_page(
-    name: str, document_id: str, number: int, server: ServerState
-) -> tuple[Document, Page]:
-    document, page = await _find_page(name, document_id, number, server)
-    if document.media_type not in _DRAWN:
+    page = next((page for page in document.pages if page.number == number), None)
+    if page is None:
+        why = f"it has {len(document.pages)}" if document.pages else "it has no pages"
+        raise NotHere(f"no page {number} of {document.id}", why)
+    if drawn and document.media_type not in _DRAWN:
         raise NotHere(f"no picture of {document.id}", "only PDFs and pictures have one")
     return document, page
 
