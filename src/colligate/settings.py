@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from colligate.core.parameters import explain_invalid, list_parameters
+from colligate.core.parameters import describe_invalid, list_parameters
 from colligate.core.strategy import list_adapter_steps
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
@@ -234,7 +234,7 @@ def _explain(error: ValidationError, file: Path) -> UsageError:
     prefix = "".join(f"{each}." for each in tables)
     if first["type"] == "extra_forbidden":
         return _unknown(file, prefix, key, _MODELS if tables else tuple(_Content.model_fields))
-    why = f"{explain_invalid(error)}, got {first['input']!r}"[:200]
+    why = f"{describe_invalid(error)}, got {first['input']!r}"[:200]
     return UsageError(f"{file}: {prefix}{key}", why, 'a name is written in quotes: "bundled"')
 
 

@@ -142,10 +142,10 @@ def _explain_usage(error: TyperException) -> str:
 
     option, problem = getattr(error, "param", None), error.__cause__
     if option is not None and isinstance(problem, ValidationError):
-        from colligate.core.parameters import explain_invalid
+        from colligate.core.parameters import describe_invalid
 
         given = problem.errors(include_url=False)[0]["input"]
-        return f"{option.opts[0]}: {explain_invalid(problem)}, got {given}"
+        return f"{option.opts[0]}: {describe_invalid(problem)}, got {given}"
     return error.format_message().rstrip(".")
 
 

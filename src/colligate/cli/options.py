@@ -41,6 +41,14 @@ def option(
     )
 
 
+def named(
+    help: str, variable: str, last: str, panel: str = MODELS, metavar: str | None = None
+) -> Any:
+    """Return an option that environment and settings file name too; `last` is the default."""
+    order = f"Default: COLLIGATE_{variable}, then the settings file, then {last}."
+    return option(f"{help} {order}", panel, metavar=metavar)
+
+
 def split_names(text: str | None) -> tuple[str, ...]:
     """Return the names in a text such as "a,b"."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
@@ -92,14 +100,7 @@ Where = Annotated[
         metavar="CONDITION",
     ),
 ]
-Judge = Annotated[
-    str | None,
-    option(
-        "The model that judges answers. Default: COLLIGATE_JUDGE, then the settings file, then "
-        "--model.",
-        MODELS,
-    ),
-]
+Judge = Annotated[str | None, named("The model that judges answers.", "JUDGE", "--model")]
 RouterAdapter = Annotated[
     str | None,
     option(
@@ -111,40 +112,39 @@ RouterAdapter = Annotated[
 ]
 Embedder = Annotated[
     str | None,
-    option(
+    named(
         "The embedder of passages: minilm, static, e5 (many languages), openai:MODEL\\[@URL] or "
-        "st:NAME. Default: COLLIGATE_EMBEDDER, then the settings file, then the library's own; a "
-        "new library takes minilm, or e5 for other languages than English.",
-        MODELS,
+        "st:NAME.",
+        "EMBEDDER",
+        "the library's own; a new library takes minilm, or e5 for other languages than English",
     ),
 ]
 Reranker = Annotated[
     str | None,
-    option(
+    named(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
-        "cross-encoder:NAME, onnx:FOLDER (of `colligate train head`) or http:MODEL@URL. Default: "
-        "COLLIGATE_RERANKER, then the settings file, then the strategy's own; `bench run` has none "
-        "then.",
-        MODELS,
+        "cross-encoder:NAME, onnx:FOLDER (of `colligate train head`) or http:MODEL@URL.",
+        "RERANKER",
+        "the strategy's own; `bench run` has none then",
     ),
 ]
 Reader = Annotated[
     str | None,
-    option(
+    named(
         "How passages are read: quoting (all in one prompt), pointwise (each judged alone, the "
-        "surest read: for small models) or auto. Default: COLLIGATE_READER, then the settings "
-        "file, then auto: pointwise for a model in this process of less than 7 billion weights.",
-        MODELS,
+        "surest read: for small models) or auto.",
+        "READER",
+        "auto: pointwise for a model in this process of less than 7 billion weights",
     ),
 ]
 Check = Annotated[
     str | None,
-    option(
+    named(
         "What judges whether the quotes support a statement: model (one call of the reader), odds "
         "(its label odds), head (in the package), hf:NAME (an entailment model), onnx:FOLDER (of "
-        "`colligate train head`) or none. Default: COLLIGATE_CHECK, then the settings file, "
-        "then odds for the pointwise reader, model for others.",
-        MODELS,
+        "`colligate train head`) or none.",
+        "CHECK",
+        "odds for the pointwise reader, model for others",
     ),
 ]
 Config = Annotated[
@@ -158,12 +158,12 @@ Config = Annotated[
 ]
 LibraryFolder = Annotated[
     Path | None,
-    option(
-        "The library: its folder, or s3://BUCKET/NAME. Default: COLLIGATE_LIBRARY, then the "
-        "settings file, then your own library in your data folder.",
+    named(
+        "The library: its folder, or s3://BUCKET/NAME.",
+        "LIBRARY",
+        "your own library in your data folder",
         LIBRARY,
-        "--library",
-        metavar="DIR",
+        "DIR",
     ),
 ]
 LibraryEngine = Annotated[
@@ -211,24 +211,24 @@ Ocr = Annotated[
 ]
 Pdf = Annotated[
     str | None,
-    option(
+    named(
         "The program that reads PDFs: liteparse, or docling with layout models, which you install. "
-        "PDFs that the other one read are read again. Default: COLLIGATE_PDF, then the settings "
-        "file, then liteparse.",
+        "PDFs that the other one read are read again.",
+        "PDF",
+        "liteparse",
         LIBRARY,
-        "--pdf",
-        metavar="NAME",
+        "NAME",
     ),
 ]
 Chunker = Annotated[
     str | None,
-    option(
+    named(
         "How documents are cut into passages: structural, words:N, or tokens:N/OVERLAP (windows of "
-        "estimated tokens). A library cuts all its documents alike. Default: COLLIGATE_CHUNKER, "
-        "then the settings file, then as the library's other documents; a new one: structural.",
+        "estimated tokens). A library cuts all its documents alike.",
+        "CHUNKER",
+        "as the library's other documents; a new one: structural",
         LIBRARY,
-        "--chunker",
-        metavar="NAME",
+        "NAME",
     ),
 ]
 MaxTokensTotal = Annotated[
@@ -274,28 +274,20 @@ class RoleOptions:
 
     model: Annotated[
         str | None,
-        option(
+        named(
             "The model that reads and answers: bundled, gguf:PATH, hf:NAME or "
-            "openai:MODEL\\[@URL]. Default: COLLIGATE_MODEL, then the settings file, then the "
-            "OPENAI_* environment, then bundled.",
-            MODELS,
+            "openai:MODEL\\[@URL].",
+            "MODEL",
+            "the OPENAI_* environment, then bundled",
         ),
     ] = None
     worker_model: Annotated[
         str | None,
-        option(
-            "The model for the many small calls of some strategies. Default: "
-            "COLLIGATE_WORKER_MODEL, then the settings file, then --model.",
-            MODELS,
-        ),
+        named("The model for the many small calls of some strategies.", "WORKER_MODEL", "--model"),
     ] = None
     scorer: Annotated[
         str | None,
-        option(
-            "The model that gives likelihoods, label odds and attention. Default: "
-            "COLLIGATE_SCORER, then the settings file, then --model.",
-            MODELS,
-        ),
+        named("The model that gives likelihoods, label odds and attention.", "SCORER", "--model"),
     ] = None
 
 

@@ -55,7 +55,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
         if not named.name:
             named = Named("", "OPENAI_BASE_URL")
             named = await default_reader()
-        require_weights(named.name)
+        check_weights(named.name)
         model = await session.open_model(named)
         opened = True
         if ask:
@@ -65,7 +65,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
     return RoleModel(role, named, model.capabilities, session.find_unprobed(model))
 
 
-def require_weights(name: str) -> None:
+def check_weights(name: str) -> None:
     """Check that the weights of a model are on this machine, and llama.cpp if it runs on it.
 
     Raises:

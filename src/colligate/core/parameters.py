@@ -110,7 +110,7 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
         try:
             values[given] = _read(settable[given][1], text)
         except ValidationError as error:
-            why = f"{explain_invalid(error)}, got {text!r}"
+            why = f"{describe_invalid(error)}, got {text!r}"
             raise UsageError(f"cannot set {given} of {name}", why) from None
     try:
         return kind(**values)
@@ -191,7 +191,7 @@ def _read(hint: Any, text: str) -> Any:
     return TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(given)
 
 
-def explain_invalid(error: ValidationError) -> str:
+def describe_invalid(error: ValidationError) -> str:
     """Return what a value had to be: "expected a valid integer"."""
     what = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
     return f"expected {what.partition(', unable to')[0]}"

@@ -75,23 +75,22 @@ def check_needs(
     """
     unsure = unsure or {}
 
-    def offers(role: Role, capability: Capability) -> bool | None:
-        if capability in offered[role]:
-            return True
-        return None if capability in unsure.get(role, ()) else False
-
     def need(capability: Capability, required: bool) -> Need:
+        asked = [Role.READER, Role.WORKER, Role.JUDGE]
         if capability in SCORING:
-            role = Role.SCORER if Role.SCORER in offered else Role.READER
-            return Need(capability, required, role, offers(role, capability))
-        others = [Role.WORKER] if capability is Capability.ADAPTERS else [Role.WORKER, Role.JUDGE]
-        asked = [(role, offers(role, capability)) for role in others if role in offered]
-        asked.insert(0, (Role.READER, offers(Role.READER, capability)))
+            asked = [Role.SCORER if Role.SCORER in offered else Role.READER]
+        elif capability is Capability.ADAPTERS:
+            asked = [Role.READER, Role.WORKER]
+        met: dict[Role, bool | None] = {}
+        for role in asked:
+            if role in offered:
+                known = None if capability in unsure.get(role, ()) else False
+                met[role] = True if capability in offered[role] else known
         # One model with adapters is enough; everything else must come from every model.
         best = capability is Capability.ADAPTERS
         order = [True, None, False] if best else [False, None, True]
-        role, has = min(asked, key=lambda one: order.index(one[1]))
-        return Need(capability, required, role, has)
+        role = min(met, key=lambda each: order.index(met[each]))
+        return Need(capability, required, role, met[role])
 
     return tuple(
         need(capability, required)
