@@ -231,8 +231,8 @@ async def _conclude(
         said = short or last.text
         return replace(last, question=question, text=said, short=short or last.short)
     if compared:
-        last = Stated(f"{short}.", tuple(compared))
-        cited = write_answer([*stated, last], await documents_of(list(stated), run))
+        line = Stated(f"{short}.", tuple(compared))
+        cited = write_answer([*stated, line], await documents_of(list(stated), run))
         cited = replace(cited, short=short)
     else:
         cited = await write_checked(question, list(stated), run, taken[-1].short or "")
