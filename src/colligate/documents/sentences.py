@@ -191,17 +191,6 @@ def split_paragraphs(
     return found
 
 
-def split_at_headings(document: Document, area: Span) -> list[Span]:
-    """Return the text of `area` between its headings, without blanks around each piece."""
-    document.slice(area)  # it must be of this document
-    between = _iter_between_headings(document, area)
-    found = (
-        document.trim(area.start + blocks[0].start, area.start + blocks[-1].end)
-        for blocks in between
-    )
-    return [span for span in found if span is not None]
-
-
 # Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S){{1,20}}")
 
