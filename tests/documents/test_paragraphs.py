@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
-from colligate.documents.sentences import split_at_headings, split_paragraphs, word_spans
+from colligate.documents.sentences import split_paragraphs, word_spans
 from colligate.errors import SpanError, UsageError
 from support.documents import make, squeeze
 
@@ -103,14 +103,6 @@ def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
             split_paragraphs(found, found.span(0, 4), least_words=least, most_words=5)
     with pytest.raises(SpanError):
         split_paragraphs(found, Span("another", 0, 4))
-    with pytest.raises(SpanError):
-        split_at_headings(found, Span("d", 0, 5))
-
-
-def test_stretches_are_what_stands_between_headings() -> None:
-    found = make("lead\n\n# A\n\none\n\ntwo\n\n## B\n# C\n\nthree\n")
-    spans = split_at_headings(found, found.span(0, len(found)))
-    assert [found.slice(span) for span in spans] == ["lead", "one\n\ntwo", "three"]
 
 
 SENTENCE = st.sampled_from(
@@ -157,7 +149,7 @@ def test_paragraphs_hold_every_character_once(
     held = set().union(*(range(span.start, span.end) for span in [*spans, *headings]))
     assert not squeeze("".join(text[i] for i in range(area.start, area.end) if i not in held))
 
-    between = split_at_headings(found, area)
+    between = split_paragraphs(found, area, least_words=10**6, most_words=10**6)
     assert squeeze("".join(map(found.slice, between))) == squeeze("".join(map(found.slice, spans)))
     words = [len(word_spans(found.slice(span))) for span in spans]
     assert all(count < 2 * least + more for count in words)

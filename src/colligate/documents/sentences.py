@@ -187,14 +187,6 @@ def split_paragraphs(
     return found
 
 
-def split_at_headings(document: Document, area: Span) -> list[Span]:
-    """Return the text of `area` between its headings, without blanks around each piece."""
-    return [
-        Span(document.id, blocks[0].start, blocks[-1].end)
-        for blocks in _iter_between_headings(document, area)
-    ]
-
-
 # Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S){{1,20}}")
 

@@ -282,4 +282,4 @@ def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
         operation="within", least="2026-06-01", figures=[{"document": 1, "value": "2026"}]
     )
     result = compute(asked, [Source(("in 2026",))])
-    assert (result.chosen, result.unsure) == ((), (0,))
+    assert (result.chosen, result.compared) == ((), ())

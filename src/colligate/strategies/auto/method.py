@@ -42,16 +42,20 @@ _KIND_TOKENS = 40
 _LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
 
 
-_DOING = {
-    "read": "reading the best passages",
-    "read on": "reading the next passages",
-    "decompose": "looking up one step after the other",
-    "dualrag": "looking up one step after the other",
-    "per-document": "reading each document",
-    "duquad": "reading again with another choice of passages",
-    "rdr2": "following the headings of the best documents",
-    "longrefiner": "reading the best documents by their headings",
+_STEPS = {
+    "read": ("reading the best passages", ""),
+    "read on": ("reading the next passages", ""),
+    "decompose": ("looking up one step after the other", "looked up one step after the other"),
+    "dualrag": ("looking up one step after the other", "looked up one step after the other"),
+    "per-document": ("reading each document", "read the documents one by one"),
+    "rdr2": ("following the best documents' headings", "followed the best documents' headings"),
+    "longrefiner": (
+        "reading the best documents by headings",
+        "read the best documents by headings",
+    ),
+    "duquad": ("reading with another choice of passages", "let a judge compare two views"),
 }
+"""What a step does, and what was done."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Escalated(Event):
 
     def line(self) -> str:
         by = "" if self.to.startswith("read") else f" ({self.to})"
-        return f"{self.why}: {_DOING.get(self.to, self.to)}{by}"
+        return f"{self.why}: {_STEPS[self.to][0]}{by}"
 
     @property
     def lasting(self) -> bool:
@@ -183,7 +187,7 @@ class Auto:
                 answer = await run.read(found.question, show_ranked(first, reason), form=self.form)
             else:
                 answer = await (await self._make(step, found, run)).answer(found.question, run)
-                found = replace(found, done=(*found.done, f"{_DONE[step]}: {why}"))
+                found = replace(found, done=(*found.done, f"{_STEPS[step][1]}: {why}"))
         except (BudgetExceeded, ModelError) as error:
             if step == "read" and found.best is None:
                 raise
@@ -244,16 +248,6 @@ class _Found:
     best: Answer | None = None
     done: tuple[str, ...] = ()
     spent: bool = False  # whether the token budget ended a step
-
-
-_DONE = {
-    "decompose": "looked up one step after the other",
-    "dualrag": "looked up one step after the other",
-    "per-document": "read the documents one by one",
-    "rdr2": "followed the headings of the best documents",
-    "longrefiner": "read the best documents by their headings",
-    "duquad": "let a judge compare two views",
-}
 
 
 async def find_kind(question: str, run: Run) -> QuestionKind:

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from colligate.core.events import Event, Progressed, pluralize
+from colligate.core.fit import split_by_tokens
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -161,17 +162,10 @@ def split_parts(document: Document, most_tokens: int) -> Iterator[Span]:
     The paper's code keeps the first and the last part of a text that is too long; here every part
     is structured.
     """
-    part: Span | None = None
-    used = 0
-    for span in split_paragraphs(document, document.span(0, len(document))):
-        tokens = estimate_tokens(document.slice(span))
-        if part is not None and used + tokens > most_tokens:
-            yield part
-            part, used = None, 0
-        part = span if part is None else replace(part, end=span.end)
-        used += tokens
-    if part is not None:
-        yield part
+    spans = split_paragraphs(document, document.span(0, len(document)))
+    tokens = [estimate_tokens(document.slice(span)) for span in spans]
+    for run in filter(None, split_by_tokens(tokens, most_tokens)):
+        yield replace(spans[run[0]], end=spans[run[-1]].end)
 
 
 # The prompt

@@ -36,13 +36,12 @@ class Computed:
     """What follows from the values of documents, which are named by their places in a list.
 
     `result` is a value with its unit, or the limits; `chosen` are the documents that it is about,
-    all that were `compared` for a sum. `unsure`: only a part of their date is within the limits.
+    all that were `compared` for a sum. A date of which only a part is within limits is not.
     """
 
     result: str
     chosen: tuple[int, ...]
     compared: tuple[int, ...]
-    unsure: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,12 @@ def compute(asked: Combination, sources: Sequence[Source]) -> Computed | None:
         return None
     least, most = bounds
     held = {at: is_within(v, least, most, strict=asked.strict) for at, v in values.items()}
+    sure = {at: inside for at, inside in held.items() if inside is not None}
     sign = " < " if asked.strict else " ≤ "
     return Computed(
         sign.join([*([least.text] if least else []), unit or "…", *([most.text] if most else [])]),
-        tuple(at for at, inside in held.items() if inside),
-        compared,
-        tuple(at for at, inside in held.items() if inside is None),
+        tuple(at for at, inside in sure.items() if inside),
+        tuple(sure),
     )
 
 

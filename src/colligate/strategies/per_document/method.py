@@ -227,8 +227,6 @@ class PerDocument:
         line, short = _say(asked.operation, computed, found, among)
         if others := [each.title for at, each in enumerate(found) if at not in computed.compared]:
             run.warn(f"not compared: {name_first(others)}")
-        if computed.unsure:
-            run.warn(f"perhaps also: {name_first([found[at].title for at in computed.unsure])}")
         places = dict.fromkeys(
             replace(place, how=COMPUTED)
             for at in computed.compared

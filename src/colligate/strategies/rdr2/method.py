@@ -16,7 +16,6 @@ import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
@@ -116,9 +115,9 @@ class RDR2:
         routed = self._assemble(hits, routings)
         if hits and not routed:
             run.warn("the router accepted nothing in the documents that the search found")
-        run.emit(Assembled(tuple(each.text for each in routed)))
-        answer = await run.read(question, [each.shown for each in routed], form=self.form)
-        blocks = {each.shown.passage.span: each.evidence for each in routed}
+        run.emit(Assembled(tuple(routed)))
+        answer = await run.read(question, [each for each, _ in routed.values()], form=self.form)
+        blocks = {each.span: evidence for each, evidence in routed.values()}
         evidence = (
             replace(one, score=each.score) for each in answer.evidence for one in blocks[each.span]
         )
@@ -282,8 +281,13 @@ class RDR2:
             return template.fill(question=question.strip(), document=shown)
         return _FORMS[self.reply][0](question, shown)
 
-    def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[_RoutedPassage]:
-        """Return the routed passages p_d once each; without a router, as in the code, of chunks."""
+    def _assemble(
+        self, hits: Sequence[Hit], routings: Sequence[Routing]
+    ) -> dict[str, tuple[Shown, list[Evidence]]]:
+        """Return the routed passages p_d by their text, each with its blocks as evidence.
+
+        Without a router there is one for each chunk, as in the released code.
+        """
         ranked = {each.tree.document.id: (at, each) for at, each in enumerate(routings, 1)}
         chosen = [(*each, tuple(each[1].answers)) for each in ranked.values()]
         if self.no_router:
@@ -292,48 +296,21 @@ class RDR2:
                 (at, routing, routing.tree.content_of(routing.tree.map_span(chunk)))
                 for at, routing, chunk in found
             ]
-        made: dict[str, _RoutedPassage] = {}
-        for routed in (_RoutedPassage(*each) for each in chosen if each[2]):
-            made.setdefault(routed.text, routed)
-        return list(made.values())
+        made: dict[str, tuple[Shown, list[Evidence]]] = {}
+        for rank, routing, blocks in chosen:
+            text = routing.tree.render_routed(blocks)
+            if blocks and text not in made:
+                score, passage = routing.score, routing.tree.extract_routed(blocks)
+                spans = [each.span for each in routing.tree.extract_passages(blocks)]
+                evidence = [Evidence(span, score, routing.explain(span, rank)) for span in spans]
+                made[text] = Shown(passage, score, routing.explain(passage.span, rank)), evidence
+        return made
 
 
 _FORMS = {
     "tagged": (router_messages, parse_router_reply),
     "enclosed": (enclosing_router_messages, parse_enclosed_router_reply),
 }
-
-
-@dataclass(frozen=True)
-class _RoutedPassage:
-    """A routed passage p_d: the accepted `blocks` of the document with this rank of the search."""
-
-    rank: int
-    routing: Routing
-    blocks: Sequence[int]
-
-    @property
-    def text(self) -> str:
-        """Title, headings and blocks, as lines."""
-        return self.routing.tree.render_routed(self.blocks)
-
-    @cached_property
-    def shown(self) -> Shown:
-        """What a reader is shown."""
-        passage = self.routing.tree.extract_routed(self.blocks)
-        return Shown(passage, self.routing.score, self._explain(passage.span))
-
-    @property
-    def evidence(self) -> list[Evidence]:
-        """The blocks, neighbours together, each with the rounds in which it was accepted."""
-        spans = (passage.span for passage in self.routing.tree.extract_passages(self.blocks))
-        return [Evidence(span, self.routing.score, self._explain(span)) for span in spans]
-
-    def _explain(self, span: Span) -> str:
-        rounds = self.routing.rounds_of(span)
-        accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
-        where = f"document {self.rank} of the search"
-        return f"accepted by the router ({', '.join(accepted)}) in {where}"
 
 
 @dataclass
@@ -374,6 +351,12 @@ class Routing:
         nodes = self.tree.nodes
         within = (n for n in self.answers if span.contains(nodes[n].span))
         return tuple(sorted({self.answers[n] for n in within}))
+
+    def explain(self, span: Span, rank: int) -> str:
+        """Return why a span is read; `rank` is that of its document in the search."""
+        rounds = self.rounds_of(span)
+        accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
+        return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; spans count code points of the document's text."""

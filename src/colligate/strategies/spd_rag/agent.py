@@ -30,7 +30,7 @@ from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
+from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import ComputedStatement, Quote, locate_statements
@@ -256,7 +256,7 @@ class DocumentAgent:
             if kept and used > self.evidence_tokens:
                 break
             kept += 1
-        fitting = await fit_window(
+        return await fit_window(
             found[:kept],
             lambda passages: [
                 *talk.messages,
@@ -267,13 +267,6 @@ class DocumentAgent:
             least=0,
             warning="some agents' windows were full before they read all that they found",
         )
-        if found and not (fitting or talk.shown):
-            raise ContextTooSmall(
-                "not one passage fits the agent's window",
-                f"it is {worker.context_tokens} tokens",
-                "use a worker with a larger window",
-            )
-        return fitting
 
     async def _report(self, action: AgentAction, talk: _Talk, run: Run) -> AgentEnded:
         """Return the report with what of it is located in the passages that were shown."""
@@ -373,5 +366,7 @@ async def forget(agent: DocumentAgent, documents: Sequence[DocumentInfo], run: R
 
 
 def _key(agent: DocumentAgent, info: DocumentInfo, run: Run) -> str:
+    """Return the key of an outcome: its question, whose tasks a resumed run may word otherwise."""
     reranker = run.reranker.name if run.reranker else ""
-    return run.key(Role.WORKER, "spd-rag", VERSION, reranker, asdict(agent), info.id)
+    asked = asdict(replace(agent, tasks=()))
+    return run.key(Role.WORKER, "spd-rag", VERSION, reranker, asked, info.id)
