@@ -37,6 +37,26 @@ Concurrency = Annotated[
         "How many calls are made at once.", options.LIMITS, metavar="N", min=1, default=True
     ),
 ]
+Set = Annotated[
+    list[str] | None,
+    options.option(
+        "Replace a parameter of the system, or a number of the training, such as epochs=2; may be "
+        "repeated (docs/training.md).",
+        _DATA,
+        "--set",
+        metavar="NAME=VALUE",
+    ),
+]
+Tasks = Annotated[str | None, options.option("The tasks. Default: all.", _DATA, metavar="A,B")]
+Limit = Annotated[
+    int | None,
+    options.option(
+        "The number of questions or documents, or of samples of each task. Default: all.",
+        _DATA,
+        metavar="N",
+        min=1,
+    ),
+]
 
 
 class System(StrEnum):
@@ -89,18 +109,8 @@ class CurateOptions:
             metavar="PATH",
         ),
     ] = None
-    tasks: Annotated[
-        str | None,
-        options.option(
-            "The tasks to make samples for. Default: all of the system's.", _DATA, metavar="A,B"
-        ),
-    ] = None
-    limit: Annotated[
-        int | None,
-        options.option(
-            "The number of questions, or documents. Default: all.", _DATA, metavar="N", min=1
-        ),
-    ] = None
+    tasks: Tasks = None
+    limit: Limit = None
     seed: Annotated[
         int,
         options.option(
@@ -118,15 +128,7 @@ class CurateOptions:
             default=True,
         ),
     ] = 0.1
-    parameters: Annotated[
-        list[str] | None,
-        options.option(
-            "Set a parameter of the system or of its curation (docs/training.md); may be repeated.",
-            _DATA,
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None
+    parameters: Set = None
     judge: Annotated[
         str | None,
         options.option(
@@ -216,15 +218,7 @@ class FitOptions:
         options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
     ]
     out: Out
-    parameters: Annotated[
-        list[str] | None,
-        options.option(
-            "Replace a number of the recipe, such as epochs=2; may be repeated.",
-            _DATA,
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None
+    parameters: Set = None
     export: Annotated[
         str | None,
         options.option(
@@ -316,16 +310,7 @@ def train_head_command(
         ),
     ],
     out: Out,
-    parameters: Annotated[
-        list[str] | None,
-        options.option(
-            "Replace a number of the training, such as steps=500; may be repeated "
-            "(docs/training.md).",
-            _DATA,
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
+    parameters: Set = None,
 ) -> int:
     """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
 
@@ -380,16 +365,8 @@ class EvaluateOptions:
             metavar="[TASK=]DIR",
         ),
     ] = None
-    tasks: Annotated[
-        str | None,
-        options.option("The tasks to evaluate. Default: all.", _DATA, metavar="A,B"),
-    ] = None
-    limit: Annotated[
-        int | None,
-        options.option(
-            "The number of samples of each task. Default: all.", _DATA, metavar="N", min=1
-        ),
-    ] = None
+    tasks: Tasks = None
+    limit: Limit = None
     split: Annotated[
         str, options.option("The file of samples: held_out or train.", _DATA, default=True)
     ] = "held_out"

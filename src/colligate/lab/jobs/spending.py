@@ -122,9 +122,8 @@ class PaidJudge(WrappedModel):
         async with self._all.hold(prompt + request.max_tokens):
             began = time.perf_counter()
             reply = await self._model.chat(request, on_token)
-            seconds = time.perf_counter() - began
-            usage, cached = reply.usage, reply.cached
-            self._meter.chat(Role.JUDGE, self.name, usage, seconds=seconds, cached=cached)
+            took, cached = time.perf_counter() - began, reply.cached
+            self._meter.chat(Role.JUDGE, self.name, reply.usage, seconds=took, cached=cached)
         return reply
 
     async def labels(
@@ -135,10 +134,8 @@ class PaidJudge(WrappedModel):
         async with self._all.hold(prompt):
             began = time.perf_counter()
             odds = await self._model.labels(messages, labels, forced=forced)
-            seconds = time.perf_counter() - began
-            self._meter.scoring(
-                Role.JUDGE, self.name, passes=1, seconds=seconds, usage=Usage(prompt)
-            )
+            took, usage = time.perf_counter() - began, Usage(prompt)
+            self._meter.scoring(Role.JUDGE, self.name, passes=1, seconds=took, usage=usage)
         return odds
 
     async def aclose(self) -> None:

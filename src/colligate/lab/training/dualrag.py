@@ -15,6 +15,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -90,7 +91,7 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
                 run = context.start_run(sources)
                 answer = await strategy.answer(question.text, run)
                 found = await read_trajectory(question.id, question.text, run)
-                golds, unseen = await _load_golds(question, run)
+                golds = await _load_golds(question, run)
             right = answer.found and await _is_right(question, answer, context, run)
             usage = context.usage_of(run)
             await in_thread(_write_run, request.out, run.trace, question, right)
@@ -104,7 +105,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
                 )
             made.counts.update([f"runs, {'right' if right else 'wrong'}"])
             made.counts.update([f"runs ended: {found.stop}"])
-            made.counts["gold documents that are not in view"] += unseen
             made.usage = usage
             return made
 
@@ -183,23 +183,16 @@ def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
 # One question: its gold documents, whether the answer is right, and the stored run.
 
 
-async def _load_golds(question: Question, run: Run) -> tuple[list[GoldDocument], int]:
-    """Return the gold documents, and how many of them are not in view.
-
-    Those that are not in view have the title that the question gives them.
-    """
+async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
+    """Return the gold documents; one that is not in view has the title that the question gives."""
     titles = {candidate.id: candidate.title for candidate in question.documents}
-    golds, unseen = [], 0
+    golds = []
     for id_ in question.gold:
-        named = [text for document, text in question.gold_texts if document == id_]
-        try:
-            document = await run.document(id_)
-        except UnknownDocument:
-            unseen += 1
-            golds.append(GoldDocument(id_, titles.get(id_, ""), tuple(named)))
-        else:
-            golds.append(GoldDocument(id_, document.title, tuple(named)))
-    return golds, unseen
+        with suppress(UnknownDocument):
+            titles[id_] = (await run.document(id_)).title
+        named = tuple(text for document, text in question.gold_texts if document == id_)
+        golds.append(GoldDocument(id_, titles.get(id_, ""), named))
+    return golds
 
 
 async def _is_right(question: Question, answer: Answer, context: CurationContext, run: Run) -> bool:

@@ -2,8 +2,7 @@
 
 Replies are read by the code that reads them at inference. Values are in [0, 1] unless stated. A
 metric that does not apply to a sample is not among its values; a name that begins with "_" is only
-for `average_values`. With W wanted and F found, precision is |W and F| / |F|, recall is
-|W and F| / |W|, and F1 is 2 |W and F| / (|W| + |F|).
+for `average_values`. With W wanted and F found, F1 is 2 |W and F| / (|W| + |F|).
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ _LINE = re.compile(r"(\t*)(-?\d+): ?(.*)", re.DOTALL)
 _HIDDEN = 1 << 30  # deeper than any other node: a hidden node ends no section
 
 
-# LongRefiner's three tasks. If W and F are both empty precision, recall and F1 are 1, if one is, 0.
+# LongRefiner's three tasks. If W and F are both empty F1 is 1.
 
 
 def score_scope(sample: Sample, reply: str) -> Values:
@@ -155,17 +154,15 @@ def score_scope(sample: Sample, reply: str) -> Values:
 def score_selection(sample: Sample, reply: str) -> Values:
     """Score the titles that were chosen.
 
-    `exact`: the wanted titles and no others. `title_precision`, `title_recall` and `title_f1` are
-    of the parts that the titles name; `some_f1` is the last if there is something to choose,
-    `none_accuracy` whether nothing was chosen if nothing is wanted.
+    `exact`: the wanted titles and no others. `title_f1` is of the parts that the titles name;
+    `some_f1` is the same if there is something to choose, `none_accuracy` whether nothing was
+    chosen if nothing is wanted.
     """
     article = rebuild_outline(sample)
     wanted, found = set(parse_titles(sample.target, article)), set(parse_titles(reply, article))
-    precision, recall, f1 = _agreement(wanted, found)
+    f1 = _set_f1(wanted, found)
     return {
         "exact": float(found == wanted),
-        "title_precision": precision,
-        "title_recall": recall,
         "title_f1": f1,
         **({"some_f1": f1} if wanted else {"none_accuracy": float(not found)}),
     }
@@ -175,11 +172,11 @@ def score_structuring(sample: Sample, reply: str) -> Values:
     """Score a skeleton; FaultyRecord if the prompt is not the one that inference sends now.
 
     `coverage` is the share of the text's characters, without blanks, that the reply brings back
-    into sections; `usable` whether that is enough for inference. `boundary_precision`,
-    `boundary_recall` and `boundary_f1` are of the paragraphs with which a section or sub-section
-    begins, without the first of the text, and `level_f1` of these with the level of what begins;
-    only of texts in which one begins, since an empty reply finds none either. Paragraphs are
-    separated by blank lines; one within which a section begins counts as its first.
+    into sections; `usable` whether that is enough for inference. `boundary_f1` is of the paragraphs
+    with which a section or sub-section begins, without the first of the text, and `level_f1` of
+    these with the level of what begins; only of texts in which one begins, since an empty reply
+    finds none either. Paragraphs are separated by blank lines; one within which a section begins
+    counts as its first.
     """
     text = make_plain_document(extract_text(sample))
     found = recover(reply, text)
@@ -188,13 +185,10 @@ def score_structuring(sample: Sample, reply: str) -> Values:
     covered = {"coverage": found.coverage, "usable": float(found.coverage >= COVERAGE)}
     if not wanted:
         return covered
-    precision, recall, f1 = _agreement({at for at, _ in wanted}, {at for at, _ in there})
     return {
         **covered,
-        "boundary_precision": precision,
-        "boundary_recall": recall,
-        "boundary_f1": f1,
-        "level_f1": _agreement(wanted, there)[2],
+        "boundary_f1": _set_f1({at for at, _ in wanted}, {at for at, _ in there}),
+        "level_f1": _set_f1(wanted, there),
     }
 
 
@@ -206,15 +200,6 @@ def _find_boundaries(tree: Tree, text: Document) -> set[tuple[int, int]]:
     starts = [match.end() for match in _PARAGRAPH.finditer(text.text)]
     places = ((bisect_right(starts, node.span.start) - 1, node.level) for node in tree.sections)
     return {(at, level) for at, level in places if at > 0}
-
-
-def _agreement(wanted: Collection[object], found: Collection[object]) -> tuple[float, float, float]:
-    """Return precision, recall and F1."""
-    if not wanted or not found:
-        same = float(not wanted and not found)
-        return same, same, same
-    right = len(set(wanted) & set(found))
-    return right / len(found), right / len(wanted), _f1(right, len(wanted), len(found))
 
 
 def extract_text(sample: Sample) -> str:
@@ -258,18 +243,15 @@ def score_reasoner(sample: Sample, reply: str) -> Values:
 
 
 def score_identifier(sample: Sample, reply: str) -> Values:
-    """Score entities: precision, recall and F1 of their names, compared by their words.
+    """Score entities: `entity_f1` is of their names, compared by their words.
 
     `keyword_f1` is of the words of all queries together, in any case.
     """
     names, queries = _names_and_words(parse(sample.target, Entities)[0])
     given = _parse_or_none(reply, Entities)
     given_names, given_queries = _names_and_words(given) if given is not None else (set(), set())
-    same = len(names & given_names)
     return {
-        "entity_precision": same / len(given_names) if given_names else 0.0,
-        "entity_recall": same / len(names) if names else 0.0,
-        "entity_f1": _f1(same, len(names), len(given_names)),
+        "entity_f1": _f1(len(names & given_names), len(names), len(given_names)),
         "keyword_f1": _f1(len(queries & given_queries), len(queries), len(given_queries)),
     }
 
@@ -311,6 +293,12 @@ def _parse_or_none(reply: str, schema: type[T]) -> T | None:
         return parse(reply, schema)[0]
     except ValueError:
         return None
+
+
+def _set_f1(wanted: Collection[object], found: Collection[object]) -> float:
+    """Return the F1 of two sets; 1 if both are empty."""
+    same = len(set(wanted) & set(found))
+    return _f1(same, len(wanted), len(found)) if wanted or found else 1.0
 
 
 def _f1(same: int, wanted: int, found: int) -> float:

@@ -454,7 +454,8 @@ def read_curve(file: Path) -> list[dict[str, Any]]:
     return list(map(json.loads, file.read_bytes().splitlines())) if file.is_file() else []
 
 
-# Checkpoints. A process may be killed while it writes one: what has no mark is not complete.
+# Checkpoints. The trainer resumes from one that is cut off without noticing: `whole.json` has the
+# bytes of each file of one that was written to its end.
 
 MARK = "whole.json"
 _NAME = re.compile(r"checkpoint-\d+")
@@ -469,15 +470,21 @@ def mark_whole(checkpoint: Path) -> None:
     """Record that all of a checkpoint is on the disk. Blocks."""
     for file in checkpoint.rglob("*"):
         sync_path(file)
-    write_whole(checkpoint / MARK, ["{}"])
+    write_whole(checkpoint / MARK, [json.dumps(_list_sizes(checkpoint))])
 
 
 def find_checkpoint(folder: Path, emit: Listener) -> Path | None:
     """Return the last complete checkpoint, if any, and remove those that are not complete."""
     found = [each for each in folder.glob("checkpoint-*") if _NAME.fullmatch(each.name)]
     for each in found:
-        if not (each / MARK).is_file():
+        mark = each / MARK
+        if not mark.is_file() or json.loads(mark.read_bytes()) != _list_sizes(each):
             text = f"{each.name} was not complete: its writing was interrupted; it was removed"
             emit(Noted(text, warning=True))
             shutil.rmtree(each)
     return max((each for each in found if each.exists()), key=step_of, default=None)
+
+
+def _list_sizes(checkpoint: Path) -> dict[str, int]:
+    files = sorted(each for each in checkpoint.rglob("*") if each.is_file() and each.name != MARK)
+    return {file.relative_to(checkpoint).as_posix(): file.stat().st_size for file in files}

@@ -197,13 +197,17 @@ def test_the_newest_that_is_whole_counts_and_those_half_written_are_removed(tmp_
     ten, torn = checkpoint(tmp_path, 10), checkpoint(tmp_path, 30, whole=False)
     being_marked = checkpoint(tmp_path, 40)
     (being_marked / MARK).rename(being_marked / f"{MARK}.new")
+    cut_off = checkpoint(tmp_path, 50)
+    (cut_off / "global" / "rank_0.pt").write_bytes(b"stat")
     (tmp_path / "checkpoint-final").mkdir()
     assert find_checkpoint(tmp_path, notes.append) == ten
     assert not torn.exists()
     assert not being_marked.exists()
+    assert not cut_off.exists()
     assert sorted(note.text.partition(" was")[0] for note in notes) == [
         "checkpoint-30",
         "checkpoint-40",
+        "checkpoint-50",
     ]
     assert find_checkpoint(tmp_path, notes.append) == ten
-    assert len(notes) == 2
+    assert len(notes) == 3
