@@ -114,8 +114,13 @@ async def test_requests_under_way_keep_their_places(serve, held):
 @pytest.mark.real
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
 def test_more_half_open_connections_than_descriptors_do_not_end_the_server(command):
-    serving = command(before=["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh"])
+    import resource
+
+    few = 'ulimit -Sn 128 && ulimit -Hn 256 && exec "$@"'
+    serving = command(before=["sh", "-c", few, "sh"])
     with serving.client() as client, ExitStack() as opened:
+        soft_and_hard = resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE)
+        assert soft_and_hard == (256, 256)
         for _ in range(400):
             address = ("127.0.0.1", client.base_url.port)
             half_open = opened.enter_context(socket.create_connection(address))

@@ -287,8 +287,11 @@ async def test_runs_and_libraries_survive_a_restart(serve, tmp_path):
         assert '"event": "retrieved"' in (await client.get(f"{path}/events")).text
 
 
-async def test_the_last_runs_are_kept(serve, tmp_path):
-    async with serve(files=RULES, kept_runs=2) as client:
+async def test_the_last_runs_and_the_first_events_of_each_are_kept(serve, tmp_path):
+    async with serve(files=RULES, run_bytes=300, kept_runs=2) as client:
         ids = [(await client.ask()).json()["run"] for _ in range(3)]
         assert [run["id"] for run in await client.listed("runs")] == ids[:0:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
+        streamed = await client.events(f"/api/runs/{ids[-1]}/events")
+        assert streamed[-1][0] == "answer"
+        assert "more events than are recorded" in streamed[-2][1]["text"]

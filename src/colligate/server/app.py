@@ -41,8 +41,8 @@ from colligate.server.connections import (
     SECONDS_KEPT,
     Connection,
     bound_connections,
-    count_descriptors,
     log_to_stderr,
+    raise_descriptor_limit,
 )
 from colligate.server.errors import PROBLEM_RESPONSES, Busy, NotHere, Refused, error_response
 from colligate.server.routes import about, documents, libraries, runs
@@ -132,7 +132,7 @@ async def listen(
     connections are accepted. `beside` is entered before, and left when nothing is served any more.
     """
     log_to_stderr()
-    most, backlog = bound_connections(config, count_descriptors())
+    most, backlog = bound_connections(config, raise_descriptor_limit())
     app = create_app(config, make_engine)
     listening = _bind(config, backlog)
     host = f"[{config.host}]" if ":" in config.host else config.host

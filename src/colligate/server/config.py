@@ -29,8 +29,8 @@ class ServerConfig:
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
     more wait. At most `jobs` uploads are being read or wait for it, and `libraries` exist. Of each
-    library the last `kept_runs` runs are kept, within `kept_bytes`. On shutdown, runs and uploads
-    have `grace` seconds to finish.
+    library the last `kept_runs` runs are kept, within `kept_bytes`, each with at most `run_bytes`
+    of events. On shutdown, runs and uploads have `grace` seconds to finish.
 
     At most `connections` are open, and never more than half of the descriptors that the process may
     have. A client has `header_seconds` to send the headers of a
@@ -55,6 +55,7 @@ class ServerConfig:
     libraries: int = 64
     kept_runs: int = 200
     kept_bytes: int = 512 * _MEBIBYTE
+    run_bytes: int = 64 * _MEBIBYTE
     grace: float = 20.0
     connections: int = 1024
     header_seconds: float = 20.0

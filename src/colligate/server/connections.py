@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -125,14 +126,18 @@ class Connection(H11Protocol):
 _MANY = 65_536  # descriptors, where the limit is "infinite", or there is none
 
 
-def count_descriptors() -> int:
-    """Return how many files this process may open."""
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; return how many may be open."""
     try:
         import resource
     except ImportError:  # Windows
         return _MANY
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MANY if soft == resource.RLIM_INFINITY else soft
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, _MANY) if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):  # macOS has a lower limit that it does not report
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return soft
 
 
 def log_to_stderr() -> None:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from pydantic import Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Located, Trace
+from colligate.core.events import Event, Located, Noted, Trace
 from colligate.core.parameters import format_setting, list_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
@@ -90,7 +90,7 @@ class Runs:
             asked_with=None if caller is None else caller.short_digest,
             earlier=request.earlier,
         )
-        run.open()
+        run.open(self._config.run_bytes)
         # Not in its task: requests of the same moment must not take the same place.
         self._runs[run.id] = run
         self._announce_places()
@@ -314,6 +314,7 @@ class RecordedRun(RunShape):
     kept_outcome: dict[str, Any] | None = Field(default=None, exclude=True)
     _consent: asyncio.Future[bool] | None = None
     _file: BinaryIO | None = None
+    _left: int = 0
     _began: float = 0.0
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: int = 0
@@ -335,8 +336,8 @@ class RecordedRun(RunShape):
         """Return the run as lists show it."""
         return self.model_dump(include=set(RunShape.model_fields))
 
-    def open(self) -> None:
-        """Create its files."""
+    def open(self, limit: int) -> None:
+        """Create its files; after `limit` bytes of events the rest is not recorded."""
         files = self.files
         try:
             make_private_folder(files.folder)
@@ -349,7 +350,7 @@ class RecordedRun(RunShape):
             with suppress(OSError):
                 files.delete()
             raise
-        self._began = time.perf_counter()
+        self._left, self._began = limit, time.perf_counter()
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def record(self, event: Event) -> None:
@@ -365,10 +366,14 @@ class RecordedRun(RunShape):
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Add a line, and wake whoever follows."""
-        if self._file is None:
+        if self._file is None or self._left <= 0:
             return
-        at = round(time.perf_counter() - self._began, 4)
-        self._file.write(encode_json({**event, "at": at}) + b"\n")
+        line = encode_json({**event, "at": round(time.perf_counter() - self._began, 4)}) + b"\n"
+        self._left -= len(line)
+        if self._left <= 0:
+            full = Noted("this run has more events than are recorded", warning=True)
+            line = encode_json(full.to_json()) + b"\n"
+        self._file.write(line)
         self.wake()
 
     def close(self, outcome: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
+import shutil
 import unicodedata
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
@@ -267,3 +268,11 @@ def delete_files(files: Collection[Path], wanted: Collection[str]) -> None:
 def _within(file: Path | str) -> tuple[str, ...]:
     """Return folder and name of a stored file: its source may be relative to another folder."""
     return Path(file).parts[-2:]
+
+
+def free_space(library: Path) -> int:
+    """Return the bytes free on the disk of a library's folder, which may not exist yet."""
+    place = library
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free

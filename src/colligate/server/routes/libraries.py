@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
 from colligate.library.sources import SearchMode, select_documents
+from colligate.server.errors import Conflict
 from colligate.server.libraries import NAME
 from colligate.server.shapes import (
     JobShape,
@@ -19,7 +20,9 @@ from colligate.server.shapes import (
 )
 from colligate.server.state import ServerState, State
 from colligate.server.stream import EventStream, sse
-from colligate.server.uploads import UploadJob
+from colligate.server.uploads import UploadJob, free_space
+
+_RESERVE = 64 << 20  # bytes left free on the disk
 
 router = APIRouter(prefix="/api/libraries", tags=["libraries"])
 
@@ -85,7 +88,9 @@ def upload_router(max_files: int) -> APIRouter:
 
 async def upload_files(name: str, files: list[UploadFile], server: State) -> dict[str, str]:
     """Accept files of any kind that colligate reads; the `job` reads them, one after another."""
-    server.libraries.folder(name)
+    folder = server.libraries.folder(name)
+    if free_space(folder) - sum(file.size or 0 for file in files) < _RESERVE:
+        raise Conflict("the server's disk is full", "", "free some space")
     job = server.jobs.open(name)
     try:
         for file in files:
