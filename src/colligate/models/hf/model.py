@@ -32,9 +32,8 @@ _LONGEST_WINDOW = 32768
 class HFModel(LocalModel):
     """A causal language model of transformers: a folder, a GGUF file or a hub name.
 
-    At most `parallel` answers are computed together. `context_tokens` is by default the length the
-    model was trained with, at most 32,768, and halved until its keys and values fit a quarter of
-    the machine's memory. `device` and `dtype` are those of `loading.load_model`.
+    At most `parallel` answers are computed together. The default of `context_tokens` is that of
+    `base.window`, at most 32,768. `device` and `dtype` are those of `loading.load_model`.
 
     Raises:
         MissingExtra: torch or transformers is not installed.

@@ -98,12 +98,10 @@ def find_libraries() -> Path | None:
 def pull_libraries(on_progress: OnProgress | None = None) -> Path:
     """Download the libraries if they are missing; return the folder that holds libllama.
 
-    Blocks; may run in any thread. Several processes may pull at once: one downloads, the others
-    wait for it. Offline once the libraries are here.
+    Blocks; may run in any thread. Several processes may pull at once: one downloads.
 
     Raises:
-        WeightsUnavailable: as `find_libraries`, or no source has the right bytes, or they cannot
-            be stored or loaded.
+        WeightsUnavailable: no source has the right bytes, or they cannot be stored or loaded.
     """
     if found := find_libraries():
         return found

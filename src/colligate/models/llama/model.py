@@ -39,10 +39,9 @@ T = TypeVar("T")
 class LlamaCpp(LocalModel):
     """A GGUF file in llama.cpp.
 
-    At most `parallel` answers are computed together. `context_tokens` is by default the length the
-    model was trained with, at most 16,384, and halved until its keys and values fit a quarter of
-    the machine's memory. `threads` defaults to the physical cores. Up to `draft` tokens are guessed
-    at a time where an answer repeats its prompt; the text is the same, with 0 as well.
+    At most `parallel` answers are computed together. The default of `context_tokens` is that of
+    `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
+    guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
 
     Raises:
         UnknownModel: the file does not exist.
