@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
@@ -240,21 +240,11 @@ def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> li
     if lines:
         _mark_joined(lines, text)
         return lines
+    if items:
+        return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
-    x, y, width, height = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
-    return [
-        PdfLine(
-            page,
-            _strip_marks(text),
-            x,
-            y,
-            width,
-            height,
-            size=round(items[0].height, 1) if items else 0.0,
-            bold=bool(items) and all(_BOLD.search(i.font_name or "") for i in items),
-            italic=bool(items) and all(_ITALIC.search(i.font_name or "") for i in items),
-        )
-    ]
+    place = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
+    return [PdfLine(page, _strip_marks(text), *place, size=0.0, bold=False, italic=False)]
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
