@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import APIConnectionError, AsyncOpenAI, AsyncStream
+from openai import APIConnectionError, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -110,30 +110,27 @@ class OpenAIChat:
             if display and (not request.stop or self._dialect.takes("stop")):
                 display.show(text)
 
-        async def send(client: AsyncOpenAI, body: Mapping[str, Any]) -> ServerReply:
-            if display is None:
-                return read_reply(await client.post(_CHAT, body=body, cast_to=object))
-            stream = await client.post(
-                _CHAT,
-                body={**body, "stream": True},
-                cast_to=object,
-                stream=True,
-                stream_cls=AsyncStream[Any],
-            )
-            try:
-                return await read_stream(stream, show)
-            except APIConnectionError as error:  # the client retries none inside a stream
-                raise error.__cause__ or error from None
+        def make_body() -> Mapping[str, Any]:
+            return self._dialect.body(request, **options)
 
         spent = Usage()  # on answers that were not used
         while True:
             room = self._dialect.thinking_room  # other calls may add to it meanwhile
-            reply = await self._endpoint.ask(
-                send,
-                lambda: self._dialect.body(request, **options),
-                model=self._model,
-                learn=self._dialect.learn,
-            )
+            async with self._endpoint.call(self._model, make_body()) as client:
+                for attempt in self._endpoint.attempts(make_body, self._dialect.learn):
+                    with attempt as body:
+                        if display is None:
+                            answer = await client.post(_CHAT, body=body, cast_to=object)
+                            reply = read_reply(answer)
+                        else:
+                            stream = await client.post(
+                                _CHAT,
+                                body={**body, "stream": True},
+                                cast_to=object,
+                                stream=True,
+                                stream_cls=AsyncStream[Any],
+                            )
+                            reply = await read_stream(stream, show)
             text, thinking = reply.content or "", ""
             # JSON's text may have marks of thinking.
             if request.schema is None or not text.lstrip().startswith("{"):
@@ -370,11 +367,14 @@ async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> 
     """
     reply = ServerReply()
     visible, filtered = "", ThinkingFilter()
-    async with stream:
-        async for chunk in stream:
-            if piece := reply.add(chunk, "delta"):
-                visible += filtered.feed(piece)
-                show(visible)
+    try:
+        async with stream:
+            async for chunk in stream:
+                if piece := reply.add(chunk, "delta"):
+                    visible += filtered.feed(piece)
+                    show(visible)
+    except APIConnectionError as error:  # the client retries none inside a stream
+        raise error.__cause__ or error from None
     if reply.finish_reason is None:
         raise Garbled("the stream broke off before its end")
     return reply.check()

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from json import JSONDecodeError
@@ -85,6 +85,41 @@ class Policy:
     bare: bool = False  # send no headers from the environment, which may identify the user
 
 
+class Attempts:
+    """The attempts of one call: `for attempt in attempts: with attempt as body: ...`.
+
+    There is another one, with a new body, if the answer cannot be read, and if `learn` returns True
+    for a refusal and the body that was refused.
+    """
+
+    def __init__(
+        self, body: Callable[[], Mapping[str, Any]], learn: OnRefusal | None, retries: int
+    ) -> None:
+        self._make_body, self._learn, self._retries = body, learn, retries
+        self._sent: Mapping[str, Any] = {}
+        self._answered = False
+
+    def __iter__(self) -> Iterator[Attempts]:
+        while not self._answered:
+            yield self
+
+    def __enter__(self) -> Mapping[str, Any]:
+        self._sent = self._make_body()
+        return self._sent
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._answered = error is None
+        if isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+            return self._learn is not None and self._learn(error, self._sent)
+        # The client itself has retried these.
+        if isinstance(error, (openai.APIConnectionError, openai.APIStatusError)):
+            return False
+        if not isinstance(error, UNUSABLE) or not self._retries:
+            return False
+        self._retries -= 1
+        return True
+
+
 class Endpoint:
     """A base URL with its key and policy, usable from any event loop."""
 
@@ -134,31 +169,27 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
-    async def ask(
-        self,
-        send: Callable[[AsyncOpenAI, Mapping[str, Any]], Awaitable[T]],
-        body: Callable[[], Mapping[str, Any]] = dict,
-        *,
-        model: str = "",
-        learn: OnRefusal | None = None,
-    ) -> T:
-        """Return what `send` reads, within the bounds of calls and the deadline.
+    @contextlib.asynccontextmanager
+    async def call(
+        self, model: str = "", body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AsyncOpenAI]:
+        """Yield a client for one call, within the bounds of calls and the deadline.
 
-        It is called again with a new body if the answer cannot be read, and if `learn` returns True
-        for a refusal and the body that was refused. Waiting for a slot is not part of the deadline.
+        `body` is what is about to be sent: a bound of tokens in a minute counts it. Waiting for a
+        slot is not part of the deadline.
 
         Raises:
             ModelError: one of its subclasses. UnknownModel: the server does not have `model`.
         """
         async with self.policy.slots.of(self._base_url, self.policy.in_flight):
             if model:
-                await self._wait_for_the_minute(model, body())
+                await self._wait_for_the_minute(model, body or {})
             here = self._connect()
             timer = asyncio.timeout(self.policy.deadline)
             here.deadlines.add(timer)
             try:
                 async with timer:
-                    return await self._send_until_read(send, body, here.client, learn)
+                    yield here.client
             except (openai.OpenAIError, TimeoutError, *UNUSABLE) as error:
                 if isinstance(error, TimeoutError) and not timer.expired():
                     raise
@@ -167,30 +198,11 @@ class Endpoint:
             finally:
                 here.deadlines.discard(timer)
 
-    async def _send_until_read(
-        self,
-        send: Callable[[AsyncOpenAI, Mapping[str, Any]], Awaitable[T]],
-        body: Callable[[], Mapping[str, Any]],
-        client: AsyncOpenAI,
-        learn: OnRefusal | None,
-    ) -> T:
-        retries_left = self.policy.max_retries
-        while True:
-            sent = body()
-            try:
-                return await send(client, sent)
-            except openai.APIConnectionError:
-                raise  # the client has retried it
-            except openai.APIStatusError as error:
-                refused = isinstance(
-                    error, (openai.BadRequestError, openai.UnprocessableEntityError)
-                )
-                if not (refused and learn and learn(error, sent)):
-                    raise
-            except UNUSABLE:
-                if not retries_left:
-                    raise
-                retries_left -= 1
+    def attempts(
+        self, body: Callable[[], Mapping[str, Any]] = dict, learn: OnRefusal | None = None
+    ) -> Attempts:
+        """Return the attempts of one call; see `Attempts`."""
+        return Attempts(body, learn, self.policy.max_retries)
 
     async def _wait_for_the_minute(self, model: str, body: Mapping[str, Any]) -> None:
         requests, tokens = self.policy.requests_per_minute, self.policy.tokens_per_minute
@@ -217,7 +229,7 @@ class Endpoint:
         served: dict[str, Any] = {}
         if model:
             with contextlib.suppress(openai.OpenAIError, *UNUSABLE):
-                served = await _list_models(here.client.with_options(max_retries=0), {})
+                served = await _list_models(here.client.with_options(max_retries=0))
         return self._failures.not_found(error, model, served)
 
     async def post(
@@ -229,17 +241,21 @@ class Endpoint:
         model: str = "",
         learn: OnRefusal | None = None,
     ) -> T:
-        """Post a body and read the JSON of the answer; see `ask`."""
-
-        async def send(client: AsyncOpenAI, sent: Mapping[str, Any]) -> T:
-            return read(await client.post(path, body=sent, cast_to=object))
-
+        """Post a body and read the JSON of the answer; see `call`."""
         make = body if callable(body) else lambda: body
-        return await self.ask(send, make, model=model, learn=learn)
+        async with self.call(model, make()) as client:
+            for attempt in self.attempts(make, learn):
+                with attempt as sent:
+                    answer = read(await client.post(path, body=sent, cast_to=object))
+        return answer
 
     async def models(self) -> dict[str, dict[str, Any]]:
         """Return what the server lists at `/models`: id -> entry."""
-        return await self.ask(_list_models)
+        async with self.call() as client:
+            for attempt in self.attempts():
+                with attempt:
+                    listed = await _list_models(client)
+        return listed
 
     async def aclose(self) -> None:
         """Close this event loop's connections; calls under way fail. Safe to call twice."""
@@ -320,7 +336,7 @@ async def _prevent_useless_retries(response: httpx.Response) -> None:
         response.headers["x-should-retry"] = "false"
 
 
-async def _list_models(client: AsyncOpenAI, _: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
     listed: Any = await client.get("/models", cast_to=object)
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list):
