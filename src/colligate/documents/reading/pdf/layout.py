@@ -243,8 +243,8 @@ def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> li
     if items:
         return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
-    place = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
-    return [PdfLine(page, _strip_marks(text), *place, size=0.0, bold=False, italic=False)]
+    x, y, width, height = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
+    return [PdfLine(page, _strip_marks(text), x, y, width, height, 0.0, bold=False, italic=False)]
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")

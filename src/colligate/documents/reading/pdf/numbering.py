@@ -96,23 +96,6 @@ class HeadingNumber:
         return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
 
 
-_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
-
-
-def roman_value(text: str) -> int | None:
-    """Return the value of a Roman numeral below 400, None for anything else.
-
-    >>> roman_value("xiv")
-    14
-    """
-    values = [_VALUES.get(c, 0) for c in text.upper()]
-    if not values or not all(values):
-        return None
-    pairs = zip(values, [*values[1:], 0], strict=True)
-    total = sum(-a if a < b else a for a, b in pairs)
-    return total if to_roman(total) == text.upper() else None
-
-
 def to_roman(value: int) -> str:
     """Return a whole number below 400 as a Roman numeral."""
     signs = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"))
@@ -121,6 +104,18 @@ def to_roman(value: int) -> str:
         text += sign * (value // step)
         value %= step
     return text
+
+
+_ROMAN_VALUES = {to_roman(value): value for value in range(1, 400)}
+
+
+def roman_value(text: str) -> int | None:
+    """Return the value of a Roman numeral below 400, None for anything else.
+
+    >>> roman_value("xiv")
+    14
+    """
+    return _ROMAN_VALUES.get(text.upper())
 
 
 _NOT_WORD = re.compile(r"[^\w]+|_")

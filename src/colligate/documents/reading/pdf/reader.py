@@ -338,32 +338,21 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     The ranges tile the text: a page ends where the next one begins, and a page without text is
     empty. A label is kept where it is not the page's number.
     """
-    parts: list[str] = []
+    texts = [_render_page(page.blocks) for page in pages]
     starts: list[int] = []
     length = 0
-    pending: list[int] = []
-    for page in pages:
-        text = _render_page(page.blocks)
+    for text in texts:
+        length += 2 if text and length else 0  # the blank line belongs to the page before
         starts.append(length)
-        if not text:
-            pending.append(len(starts) - 1)
-            continue
-        if parts:
-            parts.append("\n\n")
-            length += 2
-        for i in [*pending, len(starts) - 1]:
-            starts[i] = length
-        pending.clear()
-        parts.append(text)
         length += len(text)
-    for i in pending:
-        starts[i] = length
-    ends = [*starts[1:], length]
+    starts.append(length)
+    for i in reversed(range(len(pages))):
+        starts[i] = starts[i] if texts[i] else starts[i + 1]
     ranges = tuple(
         Page(page.number, start, end, page.label if page.label != str(page.number) else None)
-        for page, start, end in zip(pages, starts, ends, strict=True)
+        for page, (start, end) in zip(pages, pairwise(starts), strict=True)
     )
-    return "".join(parts), ranges
+    return "\n\n".join(filter(None, texts)), ranges
 
 
 def _render_page(blocks: Iterable[PdfBlock]) -> str:
