@@ -366,7 +366,5 @@ async def forget(agent: DocumentAgent, documents: Sequence[DocumentInfo], run: R
 
 
 def _key(agent: DocumentAgent, info: DocumentInfo, run: Run) -> str:
-    """Return the key of an outcome: its question, whose tasks a resumed run may word otherwise."""
     reranker = run.reranker.name if run.reranker else ""
-    asked = asdict(replace(agent, tasks=()))
-    return run.key(Role.WORKER, "spd-rag", VERSION, reranker, asked, info.id)
+    return run.key(Role.WORKER, "spd-rag", VERSION, reranker, asdict(agent), info.id)

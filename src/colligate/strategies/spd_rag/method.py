@@ -13,6 +13,7 @@ The method in the order of the paper (Akay et al., 2026):
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -30,6 +31,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.readers.lookup import try_structured
 from colligate.strategies.spd_rag.agent import (
+    VERSION,
     AgentEnded,
     DocumentAgent,
     Status,
@@ -47,11 +49,12 @@ from colligate.strategies.spd_rag.synthesis import Synthesis, Text
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """The coordinator made its plan."""
+    """The coordinator made its plan; `kept`: it is that of an interrupted run."""
 
     tasks: tuple[str, ...]
     directive: str
     documents: int
+    kept: bool = False
 
     def line(self) -> str:
         documents = pluralize(self.documents, "document")
@@ -136,6 +139,7 @@ class SPDRAG:
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await forget(agent, infos, run)
+            await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
     async def _check_calls(self, documents: int, run: Run) -> None:
@@ -156,16 +160,24 @@ class SPDRAG:
 
     async def _plan(self, question: str, run: Run, documents: int) -> WriteTodos:
         """Ask the coordinator; if it gives no task, the question is the task."""
-        made = await try_structured(
-            coordinator_messages(question, self.templates.get("coordinator")),
-            WriteTodos,
-            run,
-            max_tokens=PLAN_TOKENS,
-            warning="the question is not split into tasks, every agent gets it whole",
-        )
-        plan = made or WriteTodos()
-        run.emit(Planned(plan.tasks(question), plan.synthesis_directive, documents))
+        key = self._key_of_plan(question, run)
+        kept = await asyncio.to_thread(run.store.get, key)
+        if kept is None:
+            messages = coordinator_messages(question, self.templates.get("coordinator"))
+            warning = "the question is not split into tasks, every agent gets it whole"
+            plan = await try_structured(
+                messages, WriteTodos, run, max_tokens=PLAN_TOKENS, warning=warning
+            )
+            plan = plan or WriteTodos()
+            await asyncio.to_thread(run.store.put, key, plan.model_dump())
+        else:
+            plan = WriteTodos.model_validate(kept)
+        tasks = plan.tasks(question)
+        run.emit(Planned(tasks, plan.synthesis_directive, documents, kept is not None))
         return plan
+
+    def _key_of_plan(self, question: str, run: Run) -> str:
+        return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
 
     def _make_agent(self, question: str, plan: WriteTodos, run: Run) -> DocumentAgent:
         window = run.model(Role.WORKER).context_tokens
