@@ -189,15 +189,11 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
         if not block.lines:
             pieces.append((block, None))
     covered = [_find_rows(page, block, line) for block, line in pieces]
-    by_block: dict[int, set[int]] = {}
-    for (block, _), rows in zip(pieces, covered, strict=True):
-        by_block.setdefault(id(block), set()).update(rows)
     headings: set[int] = set()
     others: set[int] = set()  # rows of tables that are whole
     text: set[int] = set()
     running: set[int] = set()
-    for block in page.blocks:
-        rows = by_block[id(block)]
+    for (block, _), rows in zip(pieces, covered, strict=True):
         if block.kind == "heading":
             headings |= rows
         elif block.kind == "table" and not rows & torn:
