@@ -386,6 +386,16 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
 # Failures
 
 
+async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
+    run, reader = make_run(long, gauges)
+    worker = ScriptedModel(
+        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=1000
+    )
+    run.models = {**run.models, Role.WORKER: worker}
+    await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
+    assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
+
+
 async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     failure = ServerFailed("the server failed", "503", "try again later")
     async with InMemorySources([station(n) for n in range(3)]) as sources:

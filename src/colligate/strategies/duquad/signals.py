@@ -134,6 +134,8 @@ async def score_likelihood(question: str, passages: Sequence[Passage], run: Run)
     try:
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in passages])
     except ContextTooSmall:
+        if run.model(Role.SCORER).context_tokens is None:  # nothing tells how much to cut
+            raise
         most = await _count_room(question, run) - _SPARE
         cut = [await _cut(each, most, run) for each in passages]
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in cut])
@@ -172,6 +174,8 @@ async def score_attention(question: str, passages: Sequence[Passage], run: Run) 
     try:
         return await run.attention(*build_attention_prompt(question, passages))
     except ContextTooSmall:
+        if run.model(Role.SCORER).context_tokens is None:
+            raise
         room = await _count_room(f"{question} {question}", run)
         most = room // len(passages) - _SPARE
         cut = [await _cut(each, most, run) for each in passages]

@@ -30,7 +30,7 @@ from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput
+from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import ComputedStatement, Quote, locate_statements
@@ -242,6 +242,12 @@ class DocumentAgent:
             keep_table_head(hit.passage, document) for hit in hits if hit.passage.span not in seen
         ]
         new = await self._fit(found, action, talk, run)
+        if found and not (new or talk.shown):
+            raise ContextTooSmall(
+                "not one passage fits the agent's window",
+                f"it is {run.model(Role.WORKER).context_tokens} tokens",
+                "use a worker with a larger window",
+            )
         talk.first += [passage.span for passage in new[:1]]
         talk.full = bool(found) and not new
         return new
