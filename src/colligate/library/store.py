@@ -2,7 +2,7 @@
 
 catalogue.sqlite   documents, passages, words, files; with its log (-wal) while it is open
 vectors-N.f32      the passages' vectors, of N numbers each
-lock               held by a process that adds documents
+adding             held by the process that adds documents, empty
 responses.sqlite   models' replies, if they are kept
 files/, runs/      files sent to a server, and its runs over them
 web/               files fetched from web addresses
@@ -41,7 +41,7 @@ RESPONSES_FILE = "responses.sqlite"
 FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
-LOCK_FILE = "lock"
+LOCK_FILE = "adding"
 
 # What may be in a folder that has no catalogue yet.
 _OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
