@@ -55,6 +55,7 @@ def found(quote: str, text: str = TEXT) -> tuple[str, MatchKind] | None:
         ("2019 | 1,234.5 | −7", "2019 | 1,234.5 | -7", "normalised"),
         ("我们一起去公园散步吧！", "我们一起去公园\n散步吧！", "normalised"),
         ("Café GROSSE STRASSE", "Cafe\u0301 Gro\u00dfe Stra\u00dfe", "normalised"),
+        ("公园散步吧！CAFÉ", "公园\n散步吧！Cafe\u0301", "normalised"),
         ("“Licence agreement”", "Licence agreement", "normalised"),
         ("...may terminate this...", "may termi-\nnate this", "normalised"),
         (
@@ -72,19 +73,23 @@ def test_blanks_marks_forms_and_a_few_letters_do_not_matter(
     assert (verbatim is None) == (how == "fuzzy")
 
 
-def test_the_row_with_the_right_numbers_is_taken() -> None:
+@pytest.mark.parametrize("year", range(2000, 2006))
+def test_the_row_with_the_right_numbers_is_taken(year: int) -> None:
     rows = [
-        f"In the fiscal year {year} total revenue was {year * 7} dollars.\n\n"
-        for year in range(2000, 2006)
+        f"In the fiscal year {each} total revenue was {each * 7} dollars.\n\n"
+        for each in range(2000, 2006)
     ]
-    at = found("In the fiscal year 2003 the total revenue was 14021 dollars", "".join(rows))
-    assert at == ("In the fiscal year 2003 total revenue was 14021 dollars", MatchKind.FUZZY)
+    at = found(f"In the fiscal year {year} the total revenue was {year * 7} dollars", "".join(rows))
+    stands = f"In the fiscal year {year} total revenue was {year * 7} dollars"
+    assert at == (stands, MatchKind.FUZZY)
 
 
 @pytest.mark.parametrize(
     "quote",
     [
         *("", "  \n", "…", "“”", "xyzzy", "the feet", "Nothing like this", "shall pay thee fee"),
+        # not like enough: 87 of 100
+        "The Licensee has to settle the fee of $15 million on 1 June 2019",
         # another number
         "The Licensee shall pay the fee of $16 million on 1 June 2019",
         "The Licensee shall pay the fee of $15 million on 1 June 2018",
