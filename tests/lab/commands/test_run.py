@@ -135,16 +135,6 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
     assert lasting(out) == lasting(whole)
 
 
-def test_where_nobody_answers_any_more_the_run_stops(bench: Any, keeper: Any, out: Path) -> None:
-    keeper.key = "secret"  # which nobody gave
-    done = bench()
-
-    assert done.returncode == 1
-    assert "the last 10 items all failed" in done.stderr
-    assert "--retry-failed tries them again" in done.stderr
-    assert len(rows_of(out)) == 10
-
-
 def test_a_dry_run_asks_and_writes_nothing(bench: Any, keeper: Any, out: Path) -> None:
     done = bench("--dry-run", "--json")
 

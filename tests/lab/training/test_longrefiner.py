@@ -298,28 +298,6 @@ def visible(text: str) -> str:
     return "".join(text.split())
 
 
-def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_them():
-    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
-
-    (asked,) = sample.prompt
-    shown = asked.content.split("<document>")[-1]
-    for heading in ("#", "The Mill", "History", "Machines", "A deeper one"):
-        assert heading not in shown
-    assert re.sub(r"(?<=here, and )[^<]*?(?=7 words)", "... ", sample.target) == (
-        "<abstract>The mill itself begins here, and ... 7 words, until the mill itself ends."
-        "</abstract>"
-        "<section: History>The founding begins here, and ... 7 words, until the founding ends."
-        "<br>The flood of 1788 begins here, and ... 7 words, until the flood of 1788 ends."
-        "<sub-section: The war & after>The war begins here, and ... 7 words, until the war ends."
-        "<br>The peace begins here, and ... 7 words, until the peace ends."
-        "</sub-section: The war & after></section: History>"
-        "<section: Machines>- The great wheel begins here, and ... 7 words, until the great wheel"
-        " ends.<br>- The small wheel begins here, and ... 7 words, until the small wheel ends."
-        "</section: Machines>"
-    )
-    assert len(sample.target) < len(BOOK) / 2
-
-
 @pytest.mark.parametrize("most_tokens", [22_000, 200])
 async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(most_tokens):
     made = structuring_pairs(sectioned(BOOK), CurationSettings(structuring_tokens=most_tokens))

@@ -225,14 +225,6 @@ def test_the_configuration_for_all_parameters(tmp_path: Path, data: Path) -> Non
         export_llama_factory("dualrag", data, "hf:org/base", tmp_path, ("device_batch=3",))
 
 
-@pytest.mark.parametrize(
-    "base", ["bundled", "openai:gpt-x", "gguf:a.gguf", "hf:a.gguf", "hf:smollm2-135m", "hf:a+b"]
-)
-def test_a_base_that_it_cannot_train(data: Path, tmp_path: Path, base: str) -> None:
-    with pytest.raises(UsageError, match=r"cannot (export for|train)"):
-        export_llama_factory("rdr2-router", data, base, tmp_path / "out")
-
-
 # The files for accelerate.
 
 

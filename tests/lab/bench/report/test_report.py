@@ -284,20 +284,6 @@ def test_an_unfinished_run_and_missing_drawings_are_said(made_run: Make) -> None
         assert "matplotlib is not installed" in file.read_text("utf-8")
 
 
-def test_recall_position_attention_and_cost_are_drawn(made_run: Make, drawn: None) -> None:
-    tree = opened(write_report(made_run(questions=3).write())[0])
-    titles = [words(each) for each in tree.xpath("//figure//h3")]
-    assert titles == [
-        "Containment by the place of the gold document",
-        "Attention by position",
-        "Recall against k",
-        "Cost against quality",
-    ]
-    for figure in tree.xpath("//figure"):
-        assert figure.xpath(".//img")
-        assert figure.xpath(".//details//table")  # the same as numbers
-
-
 def test_attention_is_drawn_from_the_traces_and_marks_the_gold(made_run: Make) -> None:
     page, _ = write_report(made_run(questions=5).write())
     [figure] = opened(page).xpath("//figure[starts-with(@id, 'attention')]")
