@@ -24,7 +24,7 @@ from colligate.lab.baselines.encoders import (
     extract_answer,
     split_tokens,
 )
-from support.tiny_models import save_bert
+from support.tiny_models import make_tokenizer, save_bert
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -122,18 +122,10 @@ QUESTION = "Who signed the treaty?"
 
 @pytest.fixture
 def tokenizer() -> Any:
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = tokenizers.trainers.BpeTrainer(
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(["Who signed the treaty? The otter"] * 2, trainer)
-    backend.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>"
-    )
+    made = make_tokenizer("Who signed the treaty? The otter", 300)
+    ends = (("<|im_end|>", 2), ("<|im_start|>", 1))
+    made.backend_tokenizer.post_processor = tokenizers.processors.RobertaProcessing(*ends)
+    return made
 
 
 class Pointer:

@@ -133,24 +133,6 @@ def test_an_adapter_is_evaluated_on_what_was_held_out(
     assert (measure["base"], measure["adapted"]) == (0.0, 1.0)
 
 
-def test_a_teacher_that_is_not_there_is_a_fault_and_the_folder_goes_on(
-    colligate: Any, curating: Any, server: Any, tmp_path: Path
-) -> None:
-    server.key = "secret"
-    done = colligate.here(*curating(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "8 items failed; the same command with --retry-failed tries again" in done.stderr
-    lost = colligate.here(
-        *("train", "evaluate", tmp_path / "out", "--model", f"openai:base@{server.url}"),
-        *("--split", "train", "--out", tmp_path / "found"),
-    )
-    assert lost.returncode == 2  # no samples
-    assert "resumes" not in lost.stderr
-    server.key = None
-    done = colligate.here(*curating(tmp_path / "out", "--retry-failed"))
-    assert done.returncode == 0, done.stderr
-
-
 def test_recipes_are_listed(colligate: Any) -> None:
     lines = colligate.here("train", "recipes").stdout.splitlines()
     assert ["rdr2-router", "lora", "router"] in [line.split()[:3] for line in lines]

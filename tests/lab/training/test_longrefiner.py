@@ -57,6 +57,7 @@ from colligate.strategies.longrefiner.structuring import (
 from colligate.testing import ScriptedModel
 from support import curation as shared
 from support.curation import document, every_sample, write_data
+from support.documents import squeeze
 from support.prompts import task_of
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
@@ -294,10 +295,6 @@ def sectioned(text: str) -> Document:
     return Document("mill", "The Mill", text, markdown_tree(text, "mill"), language="en")
 
 
-def visible(text: str) -> str:
-    return "".join(text.split())
-
-
 @pytest.mark.parametrize("most_tokens", [22_000, 200])
 async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(most_tokens):
     made = structuring_pairs(sectioned(BOOK), CurationSettings(structuring_tokens=most_tokens))
@@ -387,14 +384,14 @@ def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
         # As inference does: all parts together, over the whole text.
         whole = recover("\n".join(sample.target for sample in made.samples), bare)
         assert whole.coverage >= 0.99
-        together = visible("".join(extract_text(sample) for sample in made.samples))
-        assert together == visible(bare.text)
+        together = squeeze("".join(extract_text(sample) for sample in made.samples))
+        assert together == squeeze(bare.text)
     for sample in made.samples:
         text = extract_text(sample)
         alone = recover(sample.target, make_plain_document(text))
         assert alone.coverage >= 0.99
-        kept = visible("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
-        assert len(kept) >= 0.99 * len(visible(text))
+        kept = squeeze("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
+        assert len(kept) >= 0.99 * len(squeeze(text))
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
@@ -422,7 +419,7 @@ def test_nothing_but_headings_is_taken_from_the_text(text):
     without = text
     for heading in reversed(headings):
         without = without[: heading.start] + without[heading.end :]
-    assert visible(body.bare.text) == visible(without)
+    assert squeeze(body.bare.text) == squeeze(without)
     for one, other in pairwise(body.pieces):
         assert one.end <= other.start
     for span in split_parts(body.bare, 200):

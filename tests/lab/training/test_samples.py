@@ -66,15 +66,6 @@ def sample(id_: str, task: str = "router", reply: str = "Cannot answer") -> Samp
     return Sample(id_, task, (Message("user", "Who?"), Message("assistant", reply)))
 
 
-def test_samples_of_some_tasks_alone(tmp_path):
-    path = tmp_path / "train.jsonl"
-    write_samples(path, [sample("a"), sample("b", "scope"), sample("c", "selection")])
-
-    found = read_samples(path, ["scope", "selection"])
-
-    assert [each.id for each in found] == ["b", "c"]
-
-
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [

@@ -15,10 +15,16 @@ from lxml import html
 from colligate.lab.bench import report as report_module
 from colligate.lab.bench.outcome import Outcome, Piece, Row
 from colligate.lab.bench.report import write_report
-from support.bench import DATASETS, METHODS
+from support.bench import DATASETS, METHODS, MadeRun
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
+
+
+@pytest.fixture
+def made_run(tmp_path: Path) -> Make:
+    """Makes a run in a fresh folder; its arguments are `MadeRun`'s."""
+    return lambda **changes: MadeRun(tmp_path / "run", **changes)
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from colligate.strategies.dualrag.prompts import (
     Summary,
 )
 from colligate.testing import ScriptedModel
-from support.curation import every_sample
+from support.curation import every_sample, write_jsonl
 from support.embedders import SameEmbedder
 from support.films import QUESTION, TEXTS, facts_in, outline_in
 
@@ -48,17 +48,13 @@ def curate(tmp_path):
     """`await curate(records, script)` is the card of a curation."""
 
     async def done(records, script, *, judge=None, **fields):
-        questions = tmp_path / "questions.jsonl"
-        questions.write_text("".join(json.dumps(each) + "\n" for each in records))
-        teacher = ScriptedModel(
-            script, "teacher", capabilities=(Capability.CHAT, Capability.STRUCTURED)
-        )
-        models = {Role.READER: teacher}
-        if judge is not None:
-            models[Role.JUDGE] = judge
+        write_jsonl(tmp_path / "questions.jsonl", records)
+        able = (Capability.CHAT, Capability.STRUCTURED)
+        teacher = ScriptedModel(script, "teacher", capabilities=able)
+        models = {Role.READER: teacher} | ({} if judge is None else {Role.JUDGE: judge})
         request = Curation(
             out=tmp_path / "out",
-            questions=questions,
+            questions=tmp_path / "questions.jsonl",
             names=ModelNames(models=models, embedder=SameEmbedder()),
             **{"settings": SETTINGS, "held_out": 0.5} | fields,
         )
