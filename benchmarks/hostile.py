@@ -51,7 +51,7 @@ from colligate.models.openai import OpenAIChat
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 from support.brain import Reader  # noqa: E402
-from support.http_server import Command, quoting  # noqa: E402
+from support.http_server import quoting, start_command  # noqa: E402
 from support.server import OpenAIServer, Scripted  # noqa: E402
 
 SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
@@ -821,7 +821,7 @@ def _half_open(folder: Path, _: random.Random, __: int) -> Result:
     for limit in ("-Sn", "-n"):
         few = ["sh", "-c", f'ulimit {limit} 1024 && exec "$@"', "sh"]
         with closing(OpenAIServer()) as model, ExitStack() as opened:
-            serving = Command(folder / limit, model.url, before=few)
+            serving = start_command(folder / limit, model.url, before=few)
             url = str(serving.client().base_url)
             address = ("127.0.0.1", httpx2.URL(url).port)
 
@@ -877,7 +877,7 @@ def _askers(folder: Path, chance: random.Random, _: int) -> Result:
 
     with closing(OpenAIServer()) as model:
         model.answer = reply
-        serving = Command(folder, model.url)
+        serving = start_command(folder, model.url)
         responses = asyncio.run(ask_all(str(serving.client().base_url)))
         if status := serving.stop():
             result.failures.append(f"ends with {status}: {serving.said[-300:]}")

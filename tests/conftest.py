@@ -136,51 +136,7 @@ def policy(waits: list[float]) -> Policy:
 
 @pytest.fixture
 def openai_server() -> Iterator[OpenAIServer]:
-    """A real HTTP server on the loopback interface that speaks OpenAI's protocol.
-
-    `.url` is its base URL (ends in /v1), `.requests` the bodies of the requests it got, newest
-    last, each with its `path` and lower-cased `headers`:
-    `.requests[-1]["messages"]`, `.requests[-1]["path"]`, `.requests[-1]["headers"]`.
-
-    What it answers to `/chat/completions`, streamed when asked so:
-
-    - by default `.answer`: a text, or a function of the request's body that returns a text
-      (or one of the scripted replies below);
-    - before that, one after another, what was scripted with
-      `.say(text, reasoning=, finish_reason=, usage=)`; `text=None` is null content,
-      `.fail(status, message, code=, param=, retry_after=, times=1)`; `whole=False` breaks off
-      in the middle of the refusal's body, `retry_after_ms=` sets that header,
-      `.too_long(server)` (a prompt that does not fit, in the words of "openai", "vllm",
-      "llama-server"),
-      `.stall()` (headers never come, until the client gives up or the test ends),
-      `.stall(after=text)` (half the stream, or half the body, then nothing more),
-      `.cut(text)` (the connection breaks in the middle: half the stream, or half the body),
-      `.hang_up()` (the connection is closed without a word),
-      `.garble(body)` (status 200 and these bytes as JSON), `.no_choices()`.
-      Scripted replies are used for any path but `/models` and `/tokenize`, so `.fail(503)` works
-      for embeddings as well; with `path=` for that path alone.
-
-    Standing behaviour, set as attributes:
-
-    - `.key`: requests without `Authorization: Bearer KEY` get 401;
-    - `.models`: ids listed at `/models` and served, any other gets 404 (empty: any is served);
-      `.window`: the context window that `/models` tells;
-    - `.refused`: names of parameters it refuses with 400; `.refused_forms`: `response_format`
-      types it refuses;
-    - `.logprobs`: {token: probability} of the first token, returned when asked for; None: never;
-    - `.tokenizer`: "vllm" or "llama-server" serves `/tokenize` (beside `/v1`) in that form, with
-      `.bos` before a text and a chat template in vLLM's; `.ids(text)` are the tokens;
-    - `.likelihood`: "prompt_logprobs" or "echo" gives a prompt's log-probabilities in that form
-      at `/completions` (`.logprob(before, token)` each), after `.tamper` changed the list;
-      a form that it is not asked for in is ignored without a word;
-    - `.dimension`: length of embeddings, which are a function of the text alone;
-    - `.rerank`: function (query, document) -> score, by default the words they share;
-    - `.hold()` makes every answer wait for `.release()`; `.in_flight` is how many requests are
-      open, `.in_flight_most` how many ever were at once; `.until(condition)` waits for requests;
-      `.arrived` is a threading.Event
-      that the first request sets, `.left` one that is set when a client closes its connection
-      before it has its whole answer.
-    """
+    """A real HTTP server on the loopback interface that speaks OpenAI's protocol."""
     server = OpenAIServer()
     try:
         yield server

@@ -6,9 +6,9 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from colligate.models.names import open_model
 from colligate.testing import ScriptedModel, backend_suite, strategy_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
+from support.web import Loopback
 
 GUIDE = (Path(__file__).parents[1] / "docs/extending.md").read_text("utf-8")
 ENTRY = re.compile(r'\[project\.entry-points\."colligate\.(\w+)"\]\n([\w-]+) = "((\w+):\w+)"\n')
@@ -97,16 +98,8 @@ def ollama() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with closing(Loopback(Handler)) as server:
+        yield server.address
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,33 +13,17 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
+from support.http_server import Command
 
 QUESTION = "When was the tower built?"
 
 
-class Serving:
-    """A `colligate serve` in a process of its own; `url` is where it answers."""
+class Serving(Command):
+    """A `colligate serve`; `url` is where it answers."""
 
-    def __init__(self, environment: dict[str, str], arguments: list[str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "colligate", "serve", "--port", "0", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        super().__init__(environment, *arguments)
         self.url = self.line(r"colligate is at (\S+)")
-
-    def line(self, pattern: str) -> str:
-        """The match in the next line of standard error that fits."""
-        assert self.process.stderr is not None
-        said = ""
-        for line in self.process.stderr:
-            said += line
-            if found := re.search(pattern, line):
-                return found[1]
-        raise AssertionError(said)
 
     def get(self, what: str) -> Any:
         """The documents or the runs of its library."""
@@ -69,8 +50,8 @@ def serving(colligate: Any, tower_reader: Any, folder: Path) -> Iterator[Callabl
 
     def start(*arguments: str) -> Serving:
         model = f"openai:reader@{tower_reader.url}"
-        options = ["--model", model, "--embedder", "static", *arguments]
-        started.append(Serving(colligate.environment, options))
+        options = ("--model", model, "--embedder", "static", *arguments)
+        started.append(Serving(colligate.environment, *options))
         return started[-1]
 
     yield start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 from support.gguf_models import find_float32, save_gguf
+from support.hub import HubServer
 from support.tiny_models import one_thread, tiny_folder  # noqa: F401
 
 
@@ -26,6 +28,13 @@ async def model(openai_server: Any, policy: Policy) -> AsyncIterator[OpenAIChat]
     yield model
     await model.aclose()
     await model.aclose()
+
+
+@pytest.fixture
+def server() -> Iterator[HubServer]:
+    """The hub and the package index, both empty."""
+    with closing(HubServer()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import llguidance
 import llguidance.hf
 import numpy as np
 import pytest
-import tokenizers
 import transformers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -186,31 +185,8 @@ def literal(tokenizer: Any, text: str) -> Grammar:
 
 def sentencepiece() -> Any:
     """A tokenizer such as Llama 2's: blanks within tokens, bytes for what it has no token for."""
-    letters = ["▁", *"Theanswrisytbc", "▁y", "is", "▁is", "▁it"]
+    letters = dict.fromkeys(["▁", *"Theanswrisytbc", "▁y", "is", "▁is", "▁it"])
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
-    model = tokenizers.models.BPE(
-        {token: index for index, token in enumerate(tokens)},
-        [("▁", "y"), ("i", "s"), ("▁", "is")],
-        unk_token="<unk>",
-        byte_fallback=True,
-        fuse_unk=True,
-    )
-    backend, normalizers, decoders = (
-        tokenizers.Tokenizer(model),
-        tokenizers.normalizers,
-        tokenizers.decoders,
-    )
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
+    merges = [("▁", "y"), ("i", "s"), ("▁", "is")]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    return transformers.LlamaTokenizer(vocab=vocabulary, merges=merges)

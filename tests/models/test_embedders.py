@@ -20,6 +20,7 @@ from colligate.models.embedders import (
     StaticEmbedder,
 )
 from colligate.models.weights import PINNED, home, pull, verify_weights
+from support.tiny_models import save_bert
 
 real = pytest.mark.model
 
@@ -46,20 +47,6 @@ async def test_cosines_are_those_of_the_model(minilm):
     )
     assert a @ b == pytest.approx(0.695, abs=0.03)
     assert a @ c == pytest.approx(0.257, abs=0.05)
-
-
-@real
-async def test_a_vector_does_not_depend_on_its_company(minilm):
-    texts = [
-        "short",
-        "a text of middling length about bridges " * 6,
-        "",
-        "x " * 300,
-        "東京の橋",
-    ] * 9
-    together = await minilm.embed(texts)
-    alone = np.vstack([await minilm.embed([text]) for text in texts])
-    assert np.array_equal(together, alone)
 
 
 @real
@@ -139,15 +126,10 @@ async def test_the_prefix_is_the_models_own_or_that_of_its_name(
     tmp_path, name, own, query, passage
 ):
     library = pytest.importorskip("sentence_transformers", reason="the extra `local`")
-    transformers = pytest.importorskip("transformers")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "who", "signed"]
-    words += "find query passage represent this sentence for searching relevant passages".split()
-    vocabulary = {word: number for number, word in enumerate(words)}
-    base = tmp_path / "base"
-    transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(base)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    config = transformers.BertConfig(vocab_size=len(words), intermediate_size=8, **sizes)
-    transformers.BertModel(config).save_pretrained(base)
+    words = (
+        "who signed find query passage represent this sentence for searching relevant passages :"
+    )
+    base = save_bert(tmp_path / "base", words)
     folder = str(tmp_path / name)
     plain = library.SentenceTransformer(str(base), prompts=own)
     plain.save(folder)

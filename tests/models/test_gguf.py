@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models.gguf import Header, read_header, read_metadata, read_shapes
+from colligate.models.gguf import Header, read_header
 
 UINT32, INT32, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9
 
@@ -79,25 +79,3 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "text.gguf").write_text("not a model at all")
     with pytest.raises(WeightsUnavailable, match="it is not a GGUF file"):
         read_header(tmp_path / "text.gguf")
-
-
-def test_the_shapes_after_the_vocabulary(tmp_path):
-    path = gguf(
-        tmp_path / "model.gguf",
-        {
-            "tokenizer.ggml.tokens": array(STRING, text("a"), text("a longer one")),
-            "tokenizer.ggml.scores": array(FLOAT, struct.pack("<ff", 1, 2), length=2),
-            "tokenizer.chat_template": struct.pack("<I", STRING) + text("{{ messages }}"),
-            "tokenizer.ggml.eos_token_id": uint(2),
-        },
-    )
-    data = bytearray(path.read_bytes())
-    data[8:16] = struct.pack("<Q", 2)
-    data += text("output.weight") + struct.pack("<IQQIQ", 2, 32, 400, 0, 0)
-    data += text("output_norm.weight") + struct.pack("<IQIQ", 1, 32, 0, 51200)
-    path.write_bytes(data)
-    assert read_shapes(path) == {"output.weight": (32, 400), "output_norm.weight": (32,)}
-    assert read_metadata(path) == {"general.architecture": "qwen2"}
-    path.write_bytes(data[:-8])
-    with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
-        read_shapes(path)

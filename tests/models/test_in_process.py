@@ -104,17 +104,6 @@ async def test_a_short_answer_does_not_wait_for_a_long_one(model):
     assert ended == [4, 40, 200]
 
 
-async def test_an_answer_stops_before_a_text_and_a_seed_repeats_it(model):
-    async def sample(seed: int, *stop: str) -> Any:
-        return await ask(model, ASK, max_tokens=30, temperature=1.5, seed=seed, stop=stop)
-
-    whole = (await sample(7)).text
-    assert (await sample(7)).text == whole
-    assert len({(await sample(seed)).text for seed in (1, 2, 3)}) > 1
-    stopped = await sample(7, whole[5:8])
-    assert (stopped.text, stopped.finish_reason) == (whole.partition(whole[5:8])[0], "stop")
-
-
 @pytest.mark.parametrize(
     ("architecture", "options"),
     [("llama", {}), ("gemma3", {"query_pre_attn_scalar": 8})],  # a window slides in the second
@@ -148,18 +137,6 @@ async def test_counts_are_what_a_call_reads(model, messages):
     text = messages[-1].content
     spans = await model.token_spans(text)
     assert len(spans) == await model.count_tokens(text) == len(await likelihood(model, "a", text))
-
-
-async def test_a_call_can_be_given_up_while_others_go_on(model):
-    whole = await ask(model, ASK, max_tokens=200)
-    begun = asyncio.Event()
-    story = asyncio.create_task(ask(model, max_tokens=400, on_token=lambda _: begun.set()))
-    other = asyncio.create_task(ask(model, ASK, max_tokens=200))
-    await begun.wait()
-    story.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await story
-    assert (await other).text == whole.text
 
 
 async def test_closing_ends_the_calls_under_way_and_refuses_others(model):

@@ -30,10 +30,10 @@ from colligate.models.names import (
     options_of,
 )
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-from colligate.plugins import plugins
 from colligate.session import Session
 from colligate.settings import Settings
 from support.models import ask
+from support.plugins import installed
 
 
 @pytest.mark.parametrize(
@@ -234,20 +234,11 @@ def open_toy(name: str, *, window: int = 64, temper: str = "calm", with_key: boo
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy(tmp_path: Path) -> Iterator[None]:
     """A package installed beside colligate, which registers the backends `toy` and `lost`."""
-    info = tmp_path / "toy_backend-1.0.dist-info"
-    info.mkdir()
-    (tmp_path / "toy_backend.py").write_text(TOY, "utf-8")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-backend\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[colligate.models]\ntoy = toy_backend:open_toy\nlost = toy_backend:nothing\n"
-        "openai = toy_backend:open_toy\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    plugins.cache_clear()
-    yield
-    plugins.cache_clear()
+    entries = {"toy": "toy:open_toy", "lost": "toy:nothing", "openai": "toy:open_toy"}
+    with installed(tmp_path, TOY, {"models": entries}):
+        yield
 
 
 @pytest.mark.usefixtures("toy")

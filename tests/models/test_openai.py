@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -273,19 +272,6 @@ async def test_an_error_in_the_stream_is_typed(openai_server, model):
     openai_server.garble(event, times=3)
     with pytest.raises(ServerFailed, match="out of memory"):
         await ask(model, HELLO, on_token=lambda piece: None)
-
-
-async def test_an_adapter_is_another_model_of_the_same_server(openai_server, model):
-    openai_server.models = ["m", "router", "scope"]
-    openai_server.answer = lambda body: f"as {body['model']}"
-    router, scope = [await model.with_adapter(name) for name in ("router", "scope")]
-    said = await asyncio.gather(*(ask(m, HELLO, max_tokens=5) for m in (router, model, scope)))
-    assert [each.text for each in said] == ["as router", "as m", "as scope"]
-    assert router.name == said[0].model == f"openai:router@{openai_server.url}"
-    await router.aclose()  # leaves the model itself open
-    assert (await ask(model, HELLO, max_tokens=5)).text == "as m"
-    again = await scope.with_adapter("router")  # in place of it
-    assert (await ask(again, HELLO, max_tokens=5)).text == "as router"
 
 
 async def test_an_adapter_that_the_server_does_not_list(openai_server, model):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import BertForSequenceClassification
 
 from colligate.errors import MalformedOutput, UnknownModel, WeightsUnavailable
 from colligate.models import Reranker
 from colligate.models.names import open_head, open_reranker
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import HTTPReranker, LikelihoodReranker
-from colligate.models.weights import pull
+from support.tiny_models import save_bert
 
 TEXTS = ["about cats", "nothing", "about big cats and dogs"]
 
@@ -148,27 +148,19 @@ NLI = ("contradiction", "entailment", "neutral")
 @pytest.fixture
 def name(tmp_path):
     """`name(labels, sure)` names a tiny model that is sure of one of its labels."""
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(pull("minilm-l6-v2-int8")["tokenizer"]), pad_token="[PAD]"
-    )
 
     def made(labels, sure):
-        config = BertConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-            id2label=dict(enumerate(labels)),
-            label2id={label: at for at, label in enumerate(labels)},
+        numbered = dict(enumerate(labels))
+        named = {"id2label": numbered, "label2id": {label: at for at, label in numbered.items()}}
+        save_bert(
+            tmp_path, "ada mercer lived died in 1904 .", "BertForSequenceClassification", **named
         )
-        model = BertForSequenceClassification(config)
+        model = BertForSequenceClassification.from_pretrained(tmp_path)
         with torch.no_grad():
             model.classifier.weight.zero_()
             model.classifier.bias.zero_()
             model.classifier.bias[labels.index(sure)] = 9
         model.save_pretrained(tmp_path)
-        tokenizer.save_pretrained(tmp_path)
         return f"hf:{tmp_path}"
 
     return made

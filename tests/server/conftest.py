@@ -24,6 +24,7 @@ from support.http_server import (
     listening,
     opened,
     quoting,
+    start_command,
 )
 from support.models import statement_reply
 
@@ -92,7 +93,7 @@ def command(tmp_path: Path, openai_server: Any) -> Iterator[Any]:
     started: list[Command] = []
 
     def start(*arguments: str, **how: Any) -> Command:
-        started.append(Command(tmp_path, openai_server.url, *arguments, **how))
+        started.append(start_command(tmp_path, openai_server.url, *arguments, **how))
         return started[-1]
 
     yield start

@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colligate.lab.bench.metrics import Backends
+from colligate.lab.bench.metrics.groups import JudgeReads
 from colligate.lab.bench.outcome import ROWS, Outcome, Piece, Row
 from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.question import Candidate, Question, QuestionReading, QuestionTask
 from colligate.lab.jobs.identity import ModelRecord
 from colligate.lab.jobs.job import Invocation
+from colligate.testing import ScriptedModel
 
 
 def write_rows(folder: Path, rows: Iterable[Row]) -> None:
@@ -182,3 +186,55 @@ class MadeRun:
         with gzip.open(file, "wt", encoding="utf-8") as lines:
             for event in ({"event": "asked", "reply": "so"}, weighted):
                 lines.write(json.dumps(event) + "\n")
+
+
+# A question of each kind, and an answer that most metrics say something of
+
+GOLD = Piece("g", 0, 30, "Ann Lee wrote it in 1932.", title="Ann Lee")
+ANSWERED = Outcome(
+    "Ann Lee wrote it. [1]",
+    "Ann Lee",
+    found=True,
+    citations=(GOLD,),
+    evidence=(GOLD,),
+    retrieved=(Piece("x", 0, 1, "x"), GOLD),
+    stages={"kept": ("g",)},
+    usage={"calls": 2, "input_tokens": 9, "output_tokens": 3, "retrieval_rounds": 1},
+    seconds=0.5,
+)
+QUESTIONS = {
+    "short": Question(
+        "s", "who?", ("Ann Lee",), documents=(Candidate("g", text="one two"),), gold=("g",)
+    ),
+    "readings": Question(
+        "r",
+        "who?",
+        task=QuestionTask.READINGS,
+        readings=(QuestionReading("who?", ("Ann Lee", "Lee")), QuestionReading("when?", ("1932",))),
+        long_answers=("Ann Lee wrote it in 1932.",),
+    ),
+    "set": Question("m", "who?", task=QuestionTask.SET, members=(("Ann Lee",), ("Bo",))),
+    "long": Question(
+        "l",
+        "why?",
+        task=QuestionTask.LONG,
+        long_answers=("Ann Lee wrote it.",),
+        claims=("it was Ann",),
+    ),
+    "judged": Question("j", "who?", ("Ann",), task=QuestionTask.JUDGED),
+    "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
+}
+
+
+class Always:
+    """Entails everything."""
+
+    name = "always"
+
+    async def entails(self, premise: str, hypothesis: str) -> bool:
+        return True
+
+
+def backends() -> Backends:
+    judge = ScriptedModel(lambda call: "Yes [[90]]")
+    return Backends(judge=judge, nli=Always(), qa=JudgeReads(ScriptedModel(lambda call: "1932")))

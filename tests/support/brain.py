@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from colligate.models import Capability, ChatRequest
 from colligate.testing import ScriptedModel
+from support.prompts import passages_in
 
-_PASSAGE = re.compile(r'<passage [^>]*?number="(\d+)"[^>]*>\n(.*?)\n</passage', re.S)
 _DOCUMENT = re.compile(r'<document number="(\d+)">\n.*?\n(.*?)\n</document', re.S)  # less its title
 _QUESTION = re.compile(r"Question: (?:<question>)?(.+?)(?:</question>)?(?:\n|$)")
 _TASKS = "days to cure a first violation after notice, and rights reinstated or terminated"
@@ -32,7 +33,7 @@ _PLAN = {
 
 
 class Reader(ScriptedModel):
-    """Plays every part; a question may demand that it never replies, or that it fails."""
+    """Plays every part; a question may demand that it never replies."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -49,9 +50,7 @@ class Reader(ScriptedModel):
         return await super().chat(request, on_token)
 
 
-def _reply(call: ChatRequest) -> str | BaseException:
-    if "please fail" in call.prompt:
-        return RuntimeError("the reader's own fault")
+def _reply(call: ChatRequest) -> str:
     if "complete the last question" in call.messages[0].content:
         *_, before, asked = re.findall(r"[Qq]uestion: (.*)", call.messages[-1].content)
         return f"{before} {asked}"
@@ -120,10 +119,12 @@ def _best(text: str, question: str) -> tuple[float, str]:
     return max(((_overlap(s, question), s) for s in sentences), default=(0.0, ""))
 
 
-def _found(shown: list[tuple[str, str]], question: str, most: int) -> list[tuple[float, str, str]]:
+def _found(
+    shown: Iterable[tuple[int, str]], question: str, most: int
+) -> list[tuple[float, int, str]]:
     """The best sentence of each text shown, best first: score, number, sentence."""
     rows = [(*_best(text, question), number) for number, text in shown]
-    seen: dict[str, tuple[float, str, str]] = {}
+    seen: dict[str, tuple[float, int, str]] = {}
     for score, sentence, number in sorted(rows, key=lambda row: -row[0]):
         if score > 0.2 and sentence:
             seen.setdefault(sentence, (score, number, sentence))
@@ -135,7 +136,7 @@ def _said(sentence: str) -> str:
 
 
 def _answer(last: str, question: str, schema: dict[str, Any]) -> dict[str, Any]:
-    found = _found(_PASSAGE.findall(last), question, 3)
+    found = _found(passages_in(last).items(), question, 3)
     joined = '"quotes"' in json.dumps(schema)
     statements = [
         {"quotes": [{"passage": int(number), "quote": sentence[:380]}], "sentence": _said(sentence)}
@@ -152,9 +153,8 @@ def _answer(last: str, question: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agent(told: str, question: str, fields: set[str]) -> dict[str, Any]:
-    shown = _PASSAGE.findall(told)
     searches = told.count("<passages>")
-    found = _found(shown, question, 2)
+    found = _found(passages_in(told).items(), question, 2)
     if searches < 2 and not found and "query" in fields:
         query = "termination violation notice days" if searches else question[:100]
         return {"action": "search", "query": query, "relevance": 0, "findings": ""}

@@ -21,6 +21,7 @@ from unittest import mock
 import pytest
 
 from colligate.cli import main
+from support.prompts import passages_in
 
 COMMAND = [sys.executable, "-m", "colligate"]
 
@@ -150,10 +151,8 @@ def _replying(quote: str, sentence: str, short: str) -> Callable[[dict[str, Any]
         held = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
         fields = set(held.get("properties", {}))
         shown = [
-            int(number)
-            for number, text in re.findall(
-                r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S
-            )
+            number
+            for number, text in passages_in(prompt).items()
             if " ".join(quote.split()) in " ".join(text.split())
         ]
         if "[ANSWER]" in prompt:  # the router of rdr2

@@ -40,7 +40,7 @@ def save_float32(source: Path, target: Path) -> Path:
     for tensor in reader.tensors:
         weights = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         writer.add_tensor(tensor.name, weights)
-    return _finish(writer, target)
+    return finish(writer, target)
 
 
 def save_gguf(folder: Path, target: Path) -> Path:
@@ -72,7 +72,7 @@ def save_gguf(folder: Path, target: Path) -> Path:
         if architecture.startswith("gemma") and stem.endswith("norm"):
             weights = weights + 1
         writer.add_tensor(f"{names.get_name(stem)}.{kind}", weights.astype(np.float32))
-    return _finish(writer, target)
+    return finish(writer, target)
 
 
 def save_mamba(target: Path) -> Any:
@@ -115,7 +115,7 @@ def save_mamba(target: Path) -> Any:
             names.get_name(name) if whole else f"{names.get_name(stem)}.{kind}",
             -np.exp(weights) if kind == "A_log" else np.ascontiguousarray(weights),
         )
-    _finish(writer, target)
+    finish(writer, target)
     return model
 
 
@@ -163,7 +163,8 @@ def _add_tokenizer(writer: Any, folder: Path) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
-def _finish(writer: Any, target: Path) -> Path:
+def finish(writer: Any, target: Path) -> Path:
+    """Write all that was added, and return the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -28,6 +28,7 @@ from colligate.server.connections import SECONDS_KEPT, Connection
 from colligate.server.state import ServerState
 from colligate.testing import ScriptedModel
 from support.models import NOT_FOUND, statement_reply
+from support.prompts import passages_in
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the yard, never in the hall.\n"}
 QUESTION = "Where do bicycles stand? hall"
@@ -41,12 +42,12 @@ def quoting(call: ChatRequest) -> str:
         return prompt.rpartition("Last question: ")[2]
     asked = re.findall(r"Question: (.*)", prompt)[-1]
     words = re.findall(r"\w+", asked)
-    for number, text in re.findall(r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S):
+    for number, text in passages_in(prompt).items():
         for sentence in re.findall(r"[^.\n]+\.", text):
             if words and re.search(rf"\b{re.escape(words[-1])}\b", sentence):
                 quote = sentence.strip()
                 reply = json.loads(statement_reply(quote, quote, quote))
-                reply["statements"][0]["passage"] = int(number)
+                reply["statements"][0]["passage"] = number
                 return json.dumps(reply)
     return NOT_FOUND
 
@@ -223,22 +224,14 @@ def _url(server: uvicorn.Server) -> str:
 
 
 class Command:
-    """`colligate serve` in a process of its own, over a model on the loopback interface."""
+    """`colligate serve` in a process of its own."""
 
     def __init__(
-        self, folder: Path, model: str, *arguments: str, before: Sequence[str] = ()
+        self, environment: Mapping[str, str], *arguments: str, before: Sequence[str] = ()
     ) -> None:
-        environment = {
-            **os.environ,
-            "XDG_CONFIG_HOME": str(folder / "configuration"),
-            "PYTHONWARNINGS": "error",
-        }
+        serve = (sys.executable, "-m", "colligate", "serve", "--port", "0")
         self.process = subprocess.Popen(
-            [
-                *(*before, sys.executable, "-m", "colligate", "serve", "--port", "0"),
-                *("--library", str(folder / "papers"), "--embedder", "static"),
-                *("--model", f"openai:reader@{model}", *arguments),
-            ],
+            [*before, *serve, *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -265,3 +258,14 @@ class Command:
         _, rest = self.process.communicate(timeout=30)
         self.said += rest
         return self.process.returncode
+
+
+def start_command(folder: Path, model: str, *arguments: str, before: Sequence[str] = ()) -> Command:
+    """Serve the library `folder`/papers, over a model on the loopback interface."""
+    environment = {
+        **os.environ,
+        "XDG_CONFIG_HOME": str(folder / "configuration"),
+        "PYTHONWARNINGS": "error",
+    }
+    named = ("--library", str(folder / "papers"), "--model", f"openai:reader@{model}")
+    return Command(environment, "--embedder", "static", *named, *arguments, before=before)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.web import Loopback
 
 # Two parts that do not compress, so that a cut falls inside the data.
 PARTS = [hashlib.shake_256(bytes([i])).digest(300_000) for i in range(2)]
@@ -16,7 +17,7 @@ CONTENT = b"".join(PARTS)
 HUB_PATH = "/Owner/Model-GGUF/resolve/main/tiny.gguf"
 
 
-class HubServer:
+class HubServer(Loopback):
     """`.files` by path; `.cut_after` ends the next answers early; `.requests` what was asked.
 
     `.requests` holds (path, Range) of each GET. `.pages` are index pages by project, in place of
@@ -36,16 +37,11 @@ class HubServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def log_message(self, *args: object) -> None:
-                pass
-
             def do_GET(self) -> None:
                 server._reply(self)
 
-        self._http = _Quiet(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
+        super().__init__(Handler)
+        self.url = self.address
 
     def add_wheels(self, *contents: bytes, version: str = "1.0", tag: str = "any") -> None:
         """Add a wheel `tiny_part1`, `tiny_part2`, ... for each content, for the platform `tag`."""
@@ -59,11 +55,6 @@ class HubServer:
     def ranges_asked(self, path: str) -> list[str | None]:
         """Return the Range of each GET of a path."""
         return [wanted for asked, wanted in self.requests if asked == path]
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
 
     def _reply(self, request: BaseHTTPRequestHandler) -> None:
         path, wanted = request.path, request.headers.get("Range")
@@ -111,10 +102,3 @@ class HubServer:
             return page.encode(), "application/vnd.pypi.simple.v1+json"
         links = [f'<a href="../../wheels/{n}#sha256=00">{n}</a><br/>' for n in names]
         return f"<!DOCTYPE html><body>{''.join(links)}</body>".encode(), "text/html"
-
-
-class _Quiet(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # clients hang up in the middle of an archive; that is how they read one

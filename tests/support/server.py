@@ -11,12 +11,13 @@ import re
 import select
 import socket
 import struct
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.web import Loopback
 
 
 class Scripted:
@@ -59,7 +60,27 @@ _TOO_LONG: dict[str, dict[str, Any]] = {
 _PIECES = re.compile(r" ?[^\W\d_]{1,5}|\s|.", re.DOTALL)
 
 
-class OpenAIServer:
+class OpenAIServer(Loopback):
+    """What it answers to `/chat/completions`, streamed when asked so.
+
+    Scripted replies come first, one after another, for any path but `/models` and `/tokenize`, or
+    for the `path` named; then `answer`: a text, or a function of the request's body that returns
+    one, or a scripted reply. `requests` are the bodies it got, newest last, each with its `path`
+    and lower-cased `headers`.
+
+    Attributes:
+        key: without `Authorization: Bearer KEY` a request gets 401
+        models, window: the ids that `/models` lists and that are served (none: any), their window
+        refused, refused_forms: parameters and types of `response_format` it refuses with 400
+        logprobs: {token: probability} of the first token, returned when asked for
+        tokenizer: "vllm" or "llama-server", the form of `/tokenize`; with `bos` before a text
+        likelihood: "prompt_logprobs" or "echo", the form of a prompt's log-probabilities at
+            `/completions`, after `tamper` changed the list
+        rerank: score of a query and a document, by default the words they share
+        in_flight, in_flight_most: requests that are open, and the most that ever were
+        arrived, left: set by the first request, and when a client leaves before its whole answer
+    """
+
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.answer: str | Callable[[dict[str, Any]], Any] = "Hello."
@@ -85,11 +106,8 @@ class OpenAIServer:
         self.closing = threading.Event()
         self.arrived = threading.Event()
         self.left = threading.Event()
-        self._http = _Listening(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        # A short poll: shutting down waits for it.
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
+        super().__init__(_handler(self))
+        self.url = f"{self.address}/v1"
 
     def say(
         self,
@@ -100,6 +118,7 @@ class OpenAIServer:
         usage: dict[str, Any] | None = None,
         times: int = 1,
     ) -> None:
+        """Reply with a text; None is null content."""
         reply = Scripted(
             "say", text=text, reasoning=reasoning, finish_reason=finish_reason, usage=usage
         )
@@ -118,6 +137,7 @@ class OpenAIServer:
         path: str | None = None,
         times: int = 1,
     ) -> None:
+        """Refuse; unless it is `whole`, the body breaks off."""
         waits = {"Retry-After": retry_after, "Retry-After-Ms": retry_after_ms}
         headers = {name: value for name, value in waits.items() if value is not None}
         error = {"message": message, "type": code, "code": code, "param": param}
@@ -125,10 +145,12 @@ class OpenAIServer:
         self.script += [Scripted("json", path, **what)] * times
 
     def too_long(self, server: str, *, path: str | None = None, times: int = 1) -> None:
+        """Refuse a prompt that does not fit, in the words of a server."""
         what = {"status": 400, "body": {"error": _TOO_LONG[server]}, "headers": {}}
         self.script += [Scripted("json", path, **what)] * times
 
     def stall(self, times: int = 1, *, after: str | None = None, path: str | None = None) -> None:
+        """Say nothing, or nothing more after half of a text, until the client leaves."""
         kind = "stall" if after is None else "cut"
         self.script += [Scripted(kind, path, text=after, stalls=True)] * times
 
@@ -139,14 +161,17 @@ class OpenAIServer:
         *,
         path: str | None = None,
     ) -> None:
+        """Break the connection in the middle of a text."""
         self.script += [Scripted("cut", path, text=text)] * times
 
     def hang_up(self, times: int = 1, *, path: str | None = None) -> None:
+        """Close the connection without a word."""
         self.script += [Scripted("hang up", path)] * times
 
     def garble(
         self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
     ) -> None:
+        """Reply with these bytes as JSON."""
         self.script += [Scripted("raw", path, body=body)] * times
 
     def ids(self, text: str) -> list[int]:
@@ -157,15 +182,13 @@ class OpenAIServer:
         """The log-probability of a token after others: made up, but always the same."""
         return -(zlib.crc32(repr((before, token)).encode()) % 1000 + 1) / 100
 
-    def no_choices(self, times: int = 1) -> None:
-        self.script += [Scripted("json", status=200, body={"choices": []}, headers={})] * times
-
     def until(self, condition: Callable[[], bool]) -> bool:
         """Wait (in a thread) for requests to come or go; False when it never comes true."""
         with self.lock:
             return self.lock.wait_for(condition, timeout=10)
 
     def hold(self) -> None:
+        """Let every answer wait for `release`."""
         self.gate.clear()
 
     def release(self) -> None:
@@ -174,26 +197,13 @@ class OpenAIServer:
     def close(self) -> None:
         self.closing.set()
         self.gate.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _Listening(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # clients may leave at any time
-            super().handle_error(request, client_address)
+        super().close()
 
 
 def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
-
-        def log_message(self, *args: object) -> None:
-            pass
 
         def do_GET(self) -> None:
             self._serve({})
@@ -247,7 +257,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self._error(401, f"Incorrect API key provided: {sent}", "invalid_api_key")
             elif path == "/models":
                 entries = [{"id": name, "max_model_len": server.window} for name in server.models]
-                self._json(200, {"object": "list", "data": entries})
+                self._send(200, {"object": "list", "data": entries})
             elif scripted is not None:
                 self._scripted(scripted, body)
             elif server.models and body.get("model") not in server.models:
@@ -281,22 +291,17 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             elif reply.kind == "hang up":
                 self.close_connection = True
             elif reply.kind == "raw":
-                self._send(200, what["body"], what.get("type", "application/json"), {})
-            elif reply.kind == "json" and not what.get("whole", True):
-                whole = json.dumps(what["body"])
-                self._send(what["status"], whole.encode()[:9], "application/json", {}, len(whole))
-                self.close_connection = True
+                self._send(200, what["body"])
             elif reply.kind == "json":
-                self._json(what["status"], what["body"], what["headers"])
+                first = None if what.get("whole", True) else 9
+                self._send(what["status"], what["body"], what["headers"], first=first)
             elif reply.kind == "cut":
                 if body.get("stream"):
                     pieces = _chunks(body, what["text"], None, "stop")
                     self._stream(pieces[: len(pieces) // 2], whole=False)
                 else:
-                    whole = json.dumps(_completion(body, server, {**what, "finish_reason": "stop"}))
-                    self._send(
-                        200, whole.encode()[: len(whole) // 2], "application/json", {}, len(whole)
-                    )
+                    whole = _completion(body, server, {**what, "finish_reason": "stop"})
+                    self._send(200, whole, first=len(json.dumps(whole)) // 2)
                 if what.get("stalls"):
                     self._stall()
                 self.close_connection = True
@@ -307,7 +312,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                     chunks.append({"choices": [], "usage": what.get("usage") or _usage(body, what)})
                 self._stream(chunks, whole=True)
             else:
-                self._json(200, _completion(body, server, what))
+                self._send(200, _completion(body, server, what))
 
         def _stall(self) -> None:
             """Say nothing more until the client leaves or the test ends."""
@@ -338,19 +343,19 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             if server.tokenizer == "llama-server":
                 ids = server.ids(body.get("content", ""))
                 ids = begin + ids if body.get("add_special") else ids
-                return self._json(200, {"tokens": ids})
+                return self._send(200, {"tokens": ids})
             if "messages" in body:
                 turns = [f"<|{turn['role']}|>{turn['content']}<|end|>" for turn in body["messages"]]
                 ids = begin + _marked_ids(server, "".join(turns) + "<|assistant|>")
             else:
                 ids = _marked_ids(server, body["prompt"])
                 ids = begin + ids if body.get("add_special_tokens", True) else ids
-            self._json(200, {"count": len(ids), "max_model_len": server.window, "tokens": ids})
+            self._send(200, {"count": len(ids), "max_model_len": server.window, "tokens": ids})
 
         def _complete(self, body: dict[str, Any]) -> None:
             ids = body["prompt"]
             if server.window and len(ids) + body["max_tokens"] > server.window:
-                return self._json(400, {"error": _TOO_LONG["vllm"]})
+                return self._send(400, {"error": _TOO_LONG["vllm"]})
             choice: dict[str, Any] = {"index": 0, "text": " ok", "finish_reason": "length"}
             odds = [server.logprob(ids[:at], ids[at]) for at in range(1, len(ids))]
             if server.likelihood == "prompt_logprobs" and "prompt_logprobs" in body:
@@ -361,7 +366,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             elif body.get("logprobs"):
                 written = {"id": 11, "token": " ok", "logprob": -0.5, "top_logprobs": []}
                 choice["logprobs"] = {"content": [written]}
-            self._json(200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}})
+            self._send(200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}})
 
         def _embeddings(self, body: dict[str, Any]) -> None:
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
@@ -374,7 +379,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                     vector = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
                 data.append({"object": "embedding", "index": index, "embedding": vector})
             # Out of order, as the protocol allows.
-            self._json(200, {"object": "list", "model": body["model"], "data": data[::-1]})
+            self._send(200, {"object": "list", "model": body["model"], "data": data[::-1]})
 
         def _rerank(self, body: dict[str, Any]) -> None:
             results = [
@@ -382,48 +387,46 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 for index, document in enumerate(body["documents"])
             ]
             results.sort(key=lambda result: -result["relevance_score"])
-            self._json(200, {"results": results[: body.get("top_n")]})
+            self._send(200, {"results": results[: body.get("top_n")]})
 
         def _error(
             self, status: int, message: str, code: str | None, param: str | None = None
         ) -> None:
             error = {"message": message, "type": "error", "code": code, "param": param}
-            self._json(status, {"error": error})
-
-        def _json(
-            self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
-        ) -> None:
-            self._send(status, json.dumps(body).encode(), "application/json", headers or {})
+            self._send(status, {"error": error})
 
         def _send(
             self,
             status: int,
-            content: bytes,
-            kind: str,
-            headers: dict[str, str],
-            length: int | None = None,
+            body: dict[str, Any] | bytes,
+            headers: dict[str, str] | None = None,
+            *,
+            first: int | None = None,
         ) -> None:
+            """Send a JSON body, or only its first bytes under the length of the whole."""
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content) if length is None else length))
-            for name, value in headers.items():
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            for name, value in (headers or {}).items():
                 self.send_header(name, value)
-            if length is None:
+            if first is None:
                 self._answered()
+            else:
+                self.close_connection = True
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[:first])
 
     return Handler
 
 
 def _marked_ids(server: OpenAIServer, text: str) -> list[int]:
     """Tokens of a text in which <|word|> is one: a control token, wherever it stands."""
-    pieces = re.split(r"(<\|\w+\|>)", text)
-    control = [[zlib.crc32(piece.encode()) % 1000 + 60_000] for piece in pieces[1::2]]
-    plain = [server.ids(piece) for piece in pieces[::2]]
-    return [
-        *itertools.chain(*itertools.chain(*itertools.zip_longest(plain, control, fillvalue=[])))
-    ]
+    ids = []
+    for piece in re.split(r"(<\|\w+\|>)", text):
+        control = piece.startswith("<|") and piece.endswith("|>")
+        ids += [zlib.crc32(piece.encode()) % 1000 + 60_000] if control else server.ids(piece)
+    return ids
 
 
 def _completion(body: dict[str, Any], server: OpenAIServer, what: dict[str, Any]) -> dict[str, Any]:

@@ -57,8 +57,15 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
     return make
 
 
-def save_model(folder: Path, architecture: str, *, endless: bool = False, **options: Any) -> None:
-    """Save a random model with a tokenizer.
+def save_model(
+    folder: Path,
+    architecture: str,
+    *,
+    endless: bool = False,
+    tokenizer: Any = None,
+    **options: Any,
+) -> None:
+    """Save a random model with a tokenizer, one of its own by default.
 
     Architectures: llama, mistral (sliding window of 16), qwen2, qwen3, gemma2 (sliding window in
     every other layer, capped scores), gemma3 (sliding window in five layers of six). An `endless`
@@ -69,7 +76,7 @@ def save_model(folder: Path, architecture: str, *, endless: bool = False, **opti
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    tokenizer = make_tokenizer()
+    tokenizer = tokenizer or make_tokenizer()
     sizes: dict[str, Any] = {
         "vocab_size": len(tokenizer),
         "hidden_size": 32,
@@ -95,6 +102,24 @@ def save_model(folder: Path, architecture: str, *, endless: bool = False, **opti
         model.lm_head.weight.data[:3] = 0
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def save_bert(folder: Path, text: str, head: str = "BertModel", **options: Any) -> Path:
+    """Save a random BERT whose words are those of a text; options go to its configuration."""
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(text.lower().split()))]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(words), **{**sizes, "intermediate_size": 32, **options}
+    )
+    getattr(transformers, head)(config).save_pretrained(folder)
+    return folder
 
 
 def make_tokenizer(text: str = TEXT, size: int = 400, template: str | None = CHATML) -> Any:

@@ -4,10 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+
+
+class Loopback:
+    """An HTTP server in a thread of this process; `address` is its URL without a slash at the end.
+
+    Clients may leave at any time.
+    """
+
+    def __init__(
+        self, handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None
+    ) -> None:
+        handler.log_message = lambda *_: None  # type: ignore[method-assign]
+        self._http = _Forgiving(("127.0.0.1", 0), handler)
+        if context is not None:
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        self.address = f"{scheme}://127.0.0.1:{self._http.server_port}"
+        # A short poll: shutting down waits for it.
+        self._thread = Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Forgiving(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class Web:
@@ -45,18 +79,6 @@ def serve_web(context: ssl.SSLContext | None = None) -> Iterator[Web]:
             self.end_headers()
             self.wfile.write(text.encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            pass  # a client that refuses the certificate
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        scheme = "http" if context is None else "https"
-        web.url = f"{scheme}://127.0.0.1:{server.server_port}"
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with closing(Loopback(Handler, context)) as server:
+        web.url = server.address
         yield web
-        server.shutdown()

@@ -22,9 +22,9 @@ from colligate.lab.baselines.encoders import (
     TokenClassifier,
     compute_last_token_features,
     extract_answer,
-    find_best_span,
     split_tokens,
 )
+from support.tiny_models import make_tokenizer, save_bert
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,26 +34,14 @@ TEXT = "Otters eat fish. Bridges cross rivers.\nWho signed it? Anna Keller signe
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT of random weights with a head for two labels; its words are those of TEXT."""
-    transformers.utils.logging.disable_progress_bar()
-    folder = tmp_path_factory.mktemp("bert")
-    words = sorted(set(TEXT.lower().replace(".", " . ").replace("?", " ? ").split()))
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    transformers.BertTokenizerFast(
-        vocab={word: number for number, word in enumerate(vocabulary)}, do_lower_case=True
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
+    return save_bert(
+        tmp_path_factory.mktemp("bert"),
+        TEXT.replace(".", " . ").replace("?", " ? "),
+        "BertForTokenClassification",
         max_position_embeddings=64,
         num_labels=2,
         initializer_range=0.5,
     )
-    transformers.BertForTokenClassification(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
@@ -134,18 +122,10 @@ QUESTION = "Who signed the treaty?"
 
 @pytest.fixture
 def tokenizer() -> Any:
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = tokenizers.trainers.BpeTrainer(
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(["Who signed the treaty? The otter"] * 2, trainer)
-    backend.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>"
-    )
+    made = make_tokenizer("Who signed the treaty? The otter", 300)
+    ends = (("<|im_end|>", 2), ("<|im_start|>", 1))
+    made.backend_tokenizer.post_processor = tokenizers.processors.RobertaProcessing(*ends)
+    return made
 
 
 class Pointer:
@@ -182,24 +162,6 @@ class Pointer:
 )
 def test_the_answer_is_in_the_words_of_the_context(tokenizer, question, context, pointed, answer):
     assert extract_answer(question, context, tokenizer, Pointer(tokenizer, pointed)) == answer
-
-
-def test_the_best_span_goes_forward_is_not_long_and_no_part_of_the_question():
-    allowed = torch.tensor([False] + [True] * 30)
-    starts, ends = torch.zeros((2, 31))
-    starts[20], ends[5] = 9.0, 9.0  # the ends come before the starts
-    _, first, last, _ = find_best_span(starts, ends, allowed)
-    assert first <= last < first + 15
-    starts, ends = torch.zeros((2, 31))
-    starts[2], ends[4] = 9.0, 9.0
-    odds, first, last, none = find_best_span(starts, ends, allowed)
-    assert (first, last) == (2, 4)
-    assert 0 < none < odds < 1
-    of_question = torch.tensor([0.0, 9.0, 0.0, 1.0])
-    _, first, last, _ = find_best_span(
-        of_question, of_question.clone(), torch.tensor([False, False, False, True])
-    )
-    assert (first, last) == (3, 3)
 
 
 # Encoder-decoder models

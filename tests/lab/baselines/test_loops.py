@@ -8,7 +8,6 @@ import pytest
 
 from colligate.core.events import Retrieved
 from colligate.documents.tokens import token_spans
-from colligate.errors import BudgetExceeded
 from colligate.lab.baselines import metarag
 from colligate.lab.baselines.agentic_rag import AgenticRAG
 from colligate.lab.baselines.flare import FLARE
@@ -69,22 +68,6 @@ async def test_ircot_replaces_the_passages_or_keeps_them_all(make_run, sources):
         second = "\n".join(passages_in(model.calls[1].prompt).values())
         assert "Ada Mercer was born" in second
         assert ("film of 1971" in second) == kept
-
-
-async def test_the_budget_ends_the_rounds_and_leaves_room_for_the_answer(make_run, sources):
-    wide = IRCoT(mode="sparse", iterations=50)
-    run, model = make_run(
-        sources,
-        play(lambda call: f"Boat {len(run.trace.events)}."),
-        max_tokens=9000,
-    )
-    answer = await wide.answer(QUESTION, run)
-    assert answer.found
-    assert 2 < len(model.calls) < 50
-    assert any("budget" in warning for warning in run.warnings)
-    run, _ = make_run(sources, read_after("Boats."), max_tokens=50)
-    with pytest.raises(BudgetExceeded):
-        await wide.answer(QUESTION, run)
 
 
 # GenGround

@@ -1,13 +1,10 @@
 import re
-from itertools import pairwise
 
 import pytest
 
 from colligate.core.events import Scored
-from colligate.documents.sentences import sentence_spans
 from colligate.lab.baselines import recomp
 from colligate.lab.baselines.recomp import Recomp
-from colligate.library.in_memory import InMemorySources
 from support.documents import make_all
 from support.prompts import bodies
 
@@ -45,22 +42,6 @@ async def test_the_best_sentences_are_read_in_the_order_of_the_documents(ask, re
     (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
     assert len(event.spans) == 7  # “Ok.” is too short to be one
     assert run.meter.report().scoring_passes == 7
-
-
-async def test_a_sentence_of_two_overlapping_passages_counts_once(make_run, reply):
-    text = "It rained all day. Anna Keller signed the treaty. Cows were led home. Bells rang."
-
-    def cut(document):
-        found = sentence_spans(document, document.span(0, len(document)))
-        return [document.span(a.start, b.end) for a, b in pairwise(found)]
-
-    async with InMemorySources(make_all({"talks": text}), chunker=cut) as sources:
-        run, model = make_run(sources, [reply()])
-        strategy = Recomp(encoder="x", sentences=2, units="passages", mode="sparse")
-        await strategy.answer(QUESTION, run)
-    (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
-    assert len(set(event.spans)) == len(event.spans)
-    assert bodies(model.calls[0].prompt).count("Anna Keller signed the treaty.") == 1
 
 
 async def test_chunks_of_whole_documents_within_a_budget(ask):

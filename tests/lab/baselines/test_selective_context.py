@@ -2,7 +2,6 @@ import pytest
 
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines.selective_context import SelectiveContext
-from colligate.library.in_memory import InMemorySources
 from support.documents import make_all
 from support.prompts import bodies
 
@@ -44,23 +43,3 @@ async def test_each_sentence_is_scored_from_its_own_beginning(ask):
         ("", "It was noon on a day of rain."),
         ("", "Anna Keller signed the treaty in the old hall."),
     ]
-
-
-async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, reply):
-    long = " ".join(f"word{n}" for n in range(200))
-    sizes = []
-
-    def note(prefix, text):
-        sizes.append(len(token_spans(text)))
-        return likelihood(prefix, text)
-
-    async with InMemorySources(make_all({"a": long})) as sources:
-        run, _ = make_run(sources, [reply()], likelihood=note)
-        scorer = run.model("scorer")
-        run.models["reader"] = type(scorer)([reply()])
-        run.models["scorer"] = scorer
-        scorer.context_tokens = 58
-        await SelectiveContext(reduce=0).answer(QUESTION, run)
-        prompt = run.models["reader"].calls[0].prompt
-    assert max(sizes) == 50
-    assert bodies(prompt) == [long]

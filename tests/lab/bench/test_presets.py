@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from colligate.core import list_strategies
-from colligate.core.parameters import list_parameters, paper_settings, set_parameters
+from colligate.core.parameters import paper_settings
 from colligate.core.strategy import load_strategy
 from colligate.errors import UsageError
 from colligate.lab.bench.plan import SuiteEntry, configure_entries
@@ -18,7 +15,6 @@ from colligate.lab.bench.question import Question, QuestionTask
 from colligate.lab.bench.suites import Suite, list_suites, parse_suite, read_suite
 
 METHODS = {"duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"}
-COMMENT = re.compile(r"^    (\w+): .+?  #(?:.*[;,])? the papers?: (.+)$", re.MULTILINE)
 
 strategies = pytest.mark.parametrize("name", list_strategies())
 suites = pytest.mark.parametrize("name", list_suites())
@@ -26,25 +22,6 @@ suites = pytest.mark.parametrize("name", list_suites())
 
 def rows(suite: Suite, *settings: str) -> tuple[SuiteEntry, ...]:
     return configure_entries(suite, [each.name for each in suite.strategies], settings)
-
-
-def named_by_comments(kind: type) -> Iterator[tuple[str, str]]:
-    """The fields whose comment in the source names a paper's value, and the value."""
-    for each in kind.__mro__:
-        if each.__module__.startswith("colligate.strategies"):
-            yield from COMMENT.findall(inspect.getsource(each))
-
-
-@strategies
-def test_a_value_that_a_comment_says_is_the_papers_is_the_default_or_in_the_preset(
-    name: str,
-) -> None:
-    kind = load_strategy(name)
-    set_parameters(kind, ["preset=paper"])
-    paper = {each.name: each.paper for each in list_parameters(kind)}
-    for field, said in named_by_comments(kind):
-        written = str(paper[field]).lower()
-        assert field in paper_settings(kind) or re.search(rf"\b{re.escape(written)}\b", said), field
 
 
 def test_the_methods_of_the_papers_have_a_preset() -> None:

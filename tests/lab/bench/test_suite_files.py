@@ -9,17 +9,15 @@ from itertools import chain
 
 import pytest
 
-from colligate.lab.bench.metrics import Backends
 from colligate.lab.bench.metrics.catalogue import GROUPS, measure
-from colligate.lab.bench.outcome import Outcome, Piece
 from colligate.lab.bench.plan import configure_entries
-from colligate.lab.bench.question import Question, QuestionReading, QuestionTask
+from colligate.lab.bench.question import QuestionTask
 from colligate.lab.bench.suites import Dataset, list_suites, read_suite
-from colligate.testing import ScriptedModel
+from support.bench import ANSWERED, QUESTIONS, backends
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
 STAGES = ("local", "named", "kept")  # DuQUAD's, as the bench observes them
-RATINGS = {"docscore": {"a": 0.9, "b": 0.1}}
+RATINGS = {"docscore": {"g": 0.9, "x": 0.1}}
 STEPS = ("reasoner", "identifier", "summarizer", "answer")  # DualRAG's
 COUNTS = ("subtrees", "queries", "redundant_queries")  # RDR2's and DualRAG's
 
@@ -132,18 +130,6 @@ TASKS = {
 }
 
 
-class _Sure:
-    """Says yes to all that is asked of it, and reads the text's first word."""
-
-    name = "sure"
-
-    async def entails(self, premise: str, hypothesis: str) -> bool:
-        return True
-
-    async def read(self, question: str, context: str) -> str:
-        return context.split()[0]
-
-
 def _metrics_of(dataset: Dataset) -> frozenset[str]:
     """The metrics that a suite measures of a data set, and those of a whole run."""
     task = TASKS.get(dataset.file.partition(".")[0], QuestionTask.SHORT)
@@ -153,36 +139,20 @@ def _metrics_of(dataset: Dataset) -> frozenset[str]:
 
 @cache
 def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
-    question = Question(
-        *("1", "Where is it?", ("Rome",)),
-        gold=("a",),
-        gold_texts=(("a", "It is Rome."),),
-        task=task,
-        readings=(QuestionReading("Where is it?", ("Rome",)),)
-        if task is QuestionTask.READINGS
-        else (),
-        members=(("Rome",),) if task is QuestionTask.SET else (),
-        claims=("It is Rome.",) if task is QuestionTask.LONG else (),
-        long_answers=("It is in Rome.",)
-        if task in (QuestionTask.READINGS, QuestionTask.LONG)
-        else (),
-    )
-    piece = Piece("a", 0, 11, "It is Rome.", "Rome", ((0, 11),))
-    outcome = Outcome(
-        *("It is Rome. [1]", "Rome", True),
-        citations=(piece,),
-        evidence=(piece,),
-        retrieved=(piece,),
-        stages=dict.fromkeys(STAGES, ("a",)),
+    gold_texts = (("g", "Ann Lee wrote it in 1932."),)
+    question = replace(QUESTIONS[task.value], gold=("g",), gold_texts=gold_texts)
+    outcome = replace(
+        ANSWERED,
+        stages=dict.fromkeys(STAGES, ("g",)),
         ratings=RATINGS,
         usage={
-            **{"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
+            **ANSWERED.usage,
+            "cost_usd": 0.1,
             "by_step": {key: {"output_tokens": 1} for key in STEPS},
         },
         counts=dict.fromkeys(COUNTS, 1.0),
     )
-    judge = ScriptedModel(lambda call: "Yes [[80]]")
-    given = Backends(judge=judge, nli=_Sure(), qa=_Sure())
+    given = backends()
     sizes = zip((2, 3, 5, 2, 2), (1_000, 3_000, 7_000, 15_000, 30_000), strict=True)
     measured = [
         asyncio.run(measure([group], question, replace(outcome, depth=d, view_tokens=n), given))

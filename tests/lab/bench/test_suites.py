@@ -8,8 +8,6 @@ import pytest
 
 from colligate.errors import UsageError
 from colligate.lab.bench.suites import (
-    Column,
-    DatasetGroup,
     Picture,
     Published,
     list_suites,
@@ -25,23 +23,6 @@ strategies = [{ name = "direct" }, { name = "dq", strategy = "duquad", set = ["a
 groups = [{ name = "both", datasets = ["a", "b"] }]
 columns = [{ dataset = "a", metric = "em" }, { dataset = "both", metric = "f1", scale = 100 }]
 """
-
-
-def test_what_a_file_leaves_out_has_its_default() -> None:
-    suite = parse_suite(SMALL, "small", "small.toml")
-
-    first, second = suite.datasets
-    assert (first.format, first.over, first.corpus, first.questions) == (
-        *("auto", "candidates", None),
-        None,
-    )
-    assert (first.default, second.default) == (True, False)
-    direct, dq = suite.strategies
-    assert (direct.strategy, direct.label, direct.set) == ("direct", "direct", ())
-    assert (dq.strategy, dq.label, dq.set) == ("duquad", "dq", ("alpha=1",))
-    assert suite.columns == (Column("a", "em", "em", 1.0), Column("both", "f1", "f1", 100.0))
-    assert suite.groups == (DatasetGroup("both", ("a", "b")),)
-    assert (suite.name, suite.text) == ("small", SMALL)
 
 
 def test_a_printed_line_is_a_number_a_column() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from support.cli import *  # noqa: F403
+from support.models import NOT_FOUND, statement_reply
+from support.prompts import passages_in
 
 TOWERS = ("Ard", "Brack", "Corrin", "Dunmore", "Eask", "Fanad", "Galley", "Hook")
 SUITE = """
@@ -36,7 +38,6 @@ metric = "containment"
 label = "Acc"
 scale = 100
 """
-_PASSAGE = re.compile(r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', re.S)
 _ASKED = re.compile(r"When was the tower of (\w+) built")
 
 
@@ -87,12 +88,12 @@ def answer(body: dict[str, Any]) -> str:
     if "passage" not in body["messages"][-1]["content"]:
         return "I have never been there."
     wanted = sentence(asked_about(body))
-    for number, text in _PASSAGE.findall(body["messages"][-1]["content"]):
+    for number, text in passages_in(body["messages"][-1]["content"]).items():
         if wanted in text:
-            statement = {"passage": int(number), "quote": wanted, "sentence": wanted}
-            short = str(built(asked_about(body)))
-            return json.dumps({"statements": [statement], "short_answer": short, "found": True})
-    return json.dumps({"statements": [], "short_answer": "", "found": False})
+            said = json.loads(statement_reply(wanted, wanted, str(built(asked_about(body)))))
+            said["statements"][0]["passage"] = number
+            return json.dumps(said)
+    return NOT_FOUND
 
 
 @pytest.fixture

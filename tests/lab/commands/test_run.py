@@ -8,15 +8,12 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.bench import lasting, rows_of
-
-Running = Callable[..., list[str | Path]]
 
 
 def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, out: Path) -> None:
@@ -40,38 +37,6 @@ def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, o
     wrong = next(row for row in rows if row["strategy"] == "nothing")
     assert wrong["outcome"]["text"] == "I have never been there."
     assert wrong["metrics"]["containment"] == 0.0
-
-
-def test_strategies_may_be_added_later_and_unknown_ones_are_named(bench: Any, out: Path) -> None:
-    bench("--limit", "1", "--strategies", "nothing")
-    bench("--limit", "1", "--strategies", "full-context")
-    assert [r["strategy"] for r in rows_of(out)] == ["nothing", "full-context"]
-
-    done = bench("--strategies", "best-on")
-    assert done.returncode == 2
-    assert "did you mean best-one?" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--seed", "5"], "the seed was 0 and is 5"),
-        (["--limit", "1"], "2 questions of towers were asked and now 1: they may only grow"),
-        (["--timeout", "9"], "timeout was none and is 9.0"),
-    ],
-)
-def test_a_run_made_otherwise_is_not_gone_on_with(
-    bench: Any, more: list[str], said: str, out: Path
-) -> None:
-    bench("--limit", "2")
-    before = (out / "run.json").read_bytes()
-
-    done = bench("--limit", "2", *more)
-
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "name another --out" in done.stderr
-    assert (out / "run.json").read_bytes() == before
 
 
 def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
@@ -135,16 +100,6 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
     assert lasting(out) == lasting(whole)
 
 
-def test_where_nobody_answers_any_more_the_run_stops(bench: Any, keeper: Any, out: Path) -> None:
-    keeper.key = "secret"  # which nobody gave
-    done = bench()
-
-    assert done.returncode == 1
-    assert "the last 10 items all failed" in done.stderr
-    assert "--retry-failed tries them again" in done.stderr
-    assert len(rows_of(out)) == 10
-
-
 def test_a_dry_run_asks_and_writes_nothing(bench: Any, keeper: Any, out: Path) -> None:
     done = bench("--dry-run", "--json")
 
@@ -201,21 +156,6 @@ def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:
     assert session["ended"] >= session["began"]
     assert session["hardware"]["cores"] >= 1
     assert session["arguments"]["limit"] == 1
-
-
-def test_a_second_process_is_kept_out(
-    bench: Any, colligate: Any, running: Running, keeper: Any, out: Path
-) -> None:
-    keeper.hold()
-    with colligate.start(*running(out, "--limit", "1")) as first:
-        assert keeper.arrived.wait(60)
-        second = bench("--limit", "1")
-        keeper.release()
-        first.communicate(timeout=60)
-
-    assert second.returncode == 2
-    assert "another process works in it" in second.stderr
-    assert first.returncode == 0
 
 
 def test_metrics_that_are_missing_are_said_and_taken_by_the_same_command(

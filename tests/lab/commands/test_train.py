@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -135,58 +133,6 @@ def test_an_adapter_is_evaluated_on_what_was_held_out(
     assert (measure["base"], measure["adapted"]) == (0.0, 1.0)
 
 
-def test_an_interrupted_curation_goes_on(
-    colligate: Any, curating: Any, server: Any, tmp_path: Path
-) -> None:
-    said, answer = 0, server.answer
-
-    def slow(body: dict[str, Any]) -> str:
-        nonlocal said
-        said += 1
-        if said == 5:
-            server.stall()  # the one after this
-        return str(answer(body))
-
-    server.answer = slow
-    process = colligate.start(*curating(tmp_path / "out"))
-    deadline = time.monotonic() + 60
-    while asked(server)["teacher"] < 6 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert b"the same command resumes" in err
-    server.answer = answer
-    done = colligate.here(*curating(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    in_two = asked(server)["teacher"]
-    whole = colligate.here(*curating(tmp_path / "whole"))
-    assert whole.stdout == done.stdout
-    at_once = asked(server)["teacher"] - in_two
-    assert at_once < in_two < at_once + 4  # the question that was under way is asked again
-    for name in ("train.jsonl", "held_out.jsonl"):
-        both = [(tmp_path / each / name).read_bytes() for each in ("out", "whole")]
-        assert both[0] == both[1]
-
-
-def test_a_teacher_that_is_not_there_is_a_fault_and_the_folder_goes_on(
-    colligate: Any, curating: Any, server: Any, tmp_path: Path
-) -> None:
-    server.key = "secret"
-    done = colligate.here(*curating(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "8 items failed; the same command with --retry-failed tries again" in done.stderr
-    lost = colligate.here(
-        *("train", "evaluate", tmp_path / "out", "--model", f"openai:base@{server.url}"),
-        *("--split", "train", "--out", tmp_path / "found"),
-    )
-    assert lost.returncode == 2  # no samples
-    assert "resumes" not in lost.stderr
-    server.key = None
-    done = colligate.here(*curating(tmp_path / "out", "--retry-failed"))
-    assert done.returncode == 0, done.stderr
-
-
 def test_recipes_are_listed(colligate: Any) -> None:
     lines = colligate.here("train", "recipes").stdout.splitlines()
     assert ["rdr2-router", "lora", "router"] in [line.split()[:3] for line in lines]
@@ -221,17 +167,6 @@ def test_wrong_usage_is_one_line(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert done.stdout == ""
-
-
-def test_a_reader_that_was_not_named_as_teacher_is_none(
-    colligate: Any, data: Path, tmp_path: Path
-) -> None:
-    colligate.environment["COLLIGATE_MODEL"] = "openai:reader@http://localhost:9/v1"
-    asked = ("--questions", data / "questions.jsonl", "--corpus", data / "pages")
-    done = colligate.here("train", "curate", "rdr2", *asked, "--out", tmp_path / "out")
-    assert done.returncode == 2, done.stderr
-    assert "no teacher is named" in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import ColligateError
 from colligate.lab.jobs.identity import (
-    check_same,
     path_digest,
     prompt_differences,
     prompt_digests,
@@ -71,24 +67,6 @@ def test_prompts_differ_by_their_texts_and_not_by_who_takes_part() -> None:
     assert prompt_differences(before, partial, partial=True) == []
     [said] = prompt_differences(before, {**before, "x/m.py": "9"}, partial=True)
     assert "x/m.py have" in said
-
-
-@pytest.mark.parametrize(
-    ("prompts", "differs"),
-    [
-        ({"evidence/reader.py": "1"}, "another version of colligate"),
-        ({f"core/{n}.py": "0" for n in range(9)}, r"core/0.py, core/1.py, core/2.py and 6 more"),
-        ({f"core/{n}.py": "1" for n in range(9)} | {"x/m.py": "1"}, "x/m.py have changed"),
-    ],
-)
-def test_changed_prompts_are_one_line_that_tells_what_to_do(
-    prompts: dict[str, str], differs: str
-) -> None:
-    before: dict[str, Any] = {"system": "s", "prompts": prompts}
-    now = {"system": "s", "prompts": {f"core/{n}.py": "1" for n in range(9)}}
-
-    with pytest.raises(UsageError, match=f"cannot resume out: .*{differs}.*name another --out"):
-        check_same(before, now, Path("out"))
 
 
 def test_a_folder_has_the_digest_of_its_files_and_their_names_but_not_of_hidden_ones(

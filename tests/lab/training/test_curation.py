@@ -41,12 +41,10 @@ from colligate.lab.training.samples import (
     Sample,
     read_samples,
 )
-from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
 from support.curation import write_jsonl
-from support.models import ask
 
 READS = Needs(searches=False)
 ASKS = Needs(searches=False, reads=False)
@@ -210,23 +208,6 @@ def test_a_teacher_must_be_named_and_able(
     with pytest.raises(ColligateError, match=why):
         curate(request(data, **names), needs=needs)
     assert not (data / "out" / "journal.jsonl").exists()
-
-
-def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
-    judge = ScriptedModel(lambda _: "Yes", name="judge")
-    models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
-
-    async def do(context: CurationContext) -> None:
-        run = context.start_run(InMemorySources(()))
-        assert Role.JUDGE not in run.models
-        await ask(context.judge_of(run), [Message("user", "Is it right?")], max_tokens=5)
-        used = context.usage_of(run)
-        assert used["calls"] == 1
-        assert used["by_role"]["judge"]["input_tokens"] > 0
-        assert context.spending.tokens == used["input_tokens"] + used["output_tokens"]
-
-    within(request(data, names=ModelNames(Settings(), models)), do)
-    assert len(judge.calls) == 1
 
 
 # What is spent

@@ -79,26 +79,15 @@ def scope(number: int) -> Sample:
 
 
 @pytest.fixture
-def curated(tmp_path: Path) -> Callable[[Sequence[Sample]], Path]:
-    """`curated(samples)` is a folder in which these are held out."""
-
-    def make(samples: Sequence[Sample]) -> Path:
-        folder = tmp_path / "curated"
-        folder.mkdir(exist_ok=True)
-        write_samples(folder / HELD_OUT, samples)
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def evaluated(curated: Any, tmp_path: Path) -> Callable[..., Any]:
+def evaluated(tmp_path: Path) -> Callable[..., Any]:
     """`await evaluated(model, samples, adapters=...)`; what was noted is in `.events`."""
 
     async def run(
         model: Any, samples: Sequence[Sample] | None = None, **options: Any
     ) -> tuple[EvaluationReport, list[Event]]:
-        made = curated([scope(n) for n in range(QUESTIONS)] if samples is None else samples)
+        made = tmp_path / "curated"
+        made.mkdir(exist_ok=True)
+        write_samples(made / HELD_OUT, samples or [scope(n) for n in range(QUESTIONS)])
         names = ModelNames(models={Role.READER: model})
         request = Evaluation(data=made, out=tmp_path / "out", names=names, **options)
         events: list[Event] = []

@@ -57,6 +57,7 @@ from colligate.strategies.longrefiner.structuring import (
 from colligate.testing import ScriptedModel
 from support import curation as shared
 from support.curation import document, every_sample, write_data
+from support.documents import squeeze
 from support.prompts import task_of
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
@@ -294,32 +295,6 @@ def sectioned(text: str) -> Document:
     return Document("mill", "The Mill", text, markdown_tree(text, "mill"), language="en")
 
 
-def visible(text: str) -> str:
-    return "".join(text.split())
-
-
-def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_them():
-    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
-
-    (asked,) = sample.prompt
-    shown = asked.content.split("<document>")[-1]
-    for heading in ("#", "The Mill", "History", "Machines", "A deeper one"):
-        assert heading not in shown
-    assert re.sub(r"(?<=here, and )[^<]*?(?=7 words)", "... ", sample.target) == (
-        "<abstract>The mill itself begins here, and ... 7 words, until the mill itself ends."
-        "</abstract>"
-        "<section: History>The founding begins here, and ... 7 words, until the founding ends."
-        "<br>The flood of 1788 begins here, and ... 7 words, until the flood of 1788 ends."
-        "<sub-section: The war & after>The war begins here, and ... 7 words, until the war ends."
-        "<br>The peace begins here, and ... 7 words, until the peace ends."
-        "</sub-section: The war & after></section: History>"
-        "<section: Machines>- The great wheel begins here, and ... 7 words, until the great wheel"
-        " ends.<br>- The small wheel begins here, and ... 7 words, until the small wheel ends."
-        "</section: Machines>"
-    )
-    assert len(sample.target) < len(BOOK) / 2
-
-
 @pytest.mark.parametrize("most_tokens", [22_000, 200])
 async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(most_tokens):
     made = structuring_pairs(sectioned(BOOK), CurationSettings(structuring_tokens=most_tokens))
@@ -409,14 +384,14 @@ def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
         # As inference does: all parts together, over the whole text.
         whole = recover("\n".join(sample.target for sample in made.samples), bare)
         assert whole.coverage >= 0.99
-        together = visible("".join(extract_text(sample) for sample in made.samples))
-        assert together == visible(bare.text)
+        together = squeeze("".join(extract_text(sample) for sample in made.samples))
+        assert together == squeeze(bare.text)
     for sample in made.samples:
         text = extract_text(sample)
         alone = recover(sample.target, make_plain_document(text))
         assert alone.coverage >= 0.99
-        kept = visible("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
-        assert len(kept) >= 0.99 * len(visible(text))
+        kept = squeeze("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
+        assert len(kept) >= 0.99 * len(squeeze(text))
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
@@ -444,7 +419,7 @@ def test_nothing_but_headings_is_taken_from_the_text(text):
     without = text
     for heading in reversed(headings):
         without = without[: heading.start] + without[heading.end :]
-    assert visible(body.bare.text) == visible(without)
+    assert squeeze(body.bare.text) == squeeze(without)
     for one, other in pairwise(body.pieces):
         assert one.end <= other.start
     for span in split_parts(body.bare, 200):

@@ -187,25 +187,6 @@ def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> Non
     assert card.counts["lines of replies that are no actions"] > 0
 
 
-def test_expansions_can_be_samples_too(data: Path) -> None:
-    say = choosing(("EXPAND", "===Records==="), ("ANSWER", "SkyScreamer"))
-    first = curate(data, ScriptedModel(say), settings=("mode=sparse", "k=1"))
-    assert {sample.meta["round"] for sample in every_sample(data / "out")} == {0}
-
-    more = ("mode=sparse", "k=1", "expansions=5")
-    second = curate(data, ScriptedModel(say), settings=more, out=data / "more")
-
-    rounds = {sample.meta["round"] for sample in every_sample(data / "more")}
-    assert {0, 1} <= rounds
-    assert second.counts["subtrees shown"] > first.counts["subtrees shown"]
-
-
-# Where the documents are
-
-
-# Stopped and resumed
-
-
 # Text that would be more than text
 
 HOSTILE = """# Six Flags

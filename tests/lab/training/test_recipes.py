@@ -14,7 +14,6 @@ from colligate.lab.training.recipes import (
     DATASETS,
     apply_settings,
     export_llama_factory,
-    list_launch_files,
     list_recipes,
     parse_recipe,
     read_recipe,
@@ -223,25 +222,3 @@ def test_the_configuration_for_all_parameters(tmp_path: Path, data: Path) -> Non
     assert not {"lora_rank", "eval_dataset"} & set(table)
     with pytest.raises(UsageError, match="global_batch: 128: it cannot be computed 3 at a time"):
         export_llama_factory("dualrag", data, "hf:org/base", tmp_path, ("device_batch=3",))
-
-
-@pytest.mark.parametrize(
-    "base", ["bundled", "openai:gpt-x", "gguf:a.gguf", "hf:a.gguf", "hf:smollm2-135m", "hf:a+b"]
-)
-def test_a_base_that_it_cannot_train(data: Path, tmp_path: Path, base: str) -> None:
-    with pytest.raises(UsageError, match=r"cannot (export for|train)"):
-        export_llama_factory("rdr2-router", data, base, tmp_path / "out")
-
-
-# The files for accelerate.
-
-
-def test_each_launch_file_starts_several_processes_in_its_own_way() -> None:
-    yaml = pytest.importorskip("yaml")
-    kinds = {}
-    for name, file in list_launch_files().items():
-        table = yaml.safe_load(file.read_text("utf-8"))
-        kinds[name] = table["distributed_type"]
-        assert table["mixed_precision"] == "bf16"
-        assert table["num_processes"] > 1
-    assert kinds == {"multi-gpu": "MULTI_GPU", "fsdp": "FSDP", "deepspeed-zero3": "DEEPSPEED"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import string
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from colligate.lab.training.samples import (
     CARD_FILE,
     README_FILE,
     Card,
-    CuratedItem,
     Sample,
-    count_samples,
     read_samples,
     write_card,
     write_samples,
@@ -69,15 +66,6 @@ def sample(id_: str, task: str = "router", reply: str = "Cannot answer") -> Samp
     return Sample(id_, task, (Message("user", "Who?"), Message("assistant", reply)))
 
 
-def test_samples_of_some_tasks_alone(tmp_path):
-    path = tmp_path / "train.jsonl"
-    write_samples(path, [sample("a"), sample("b", "scope"), sample("c", "selection")])
-
-    found = read_samples(path, ["scope", "selection"])
-
-    assert [each.id for each in found] == ["b", "c"]
-
-
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -115,11 +103,6 @@ def test_an_id_that_comes_twice_is_said(tmp_path):
 # The data card.
 
 
-def classed(id_: str, task: str = "router", kind: str = "answer") -> Sample:
-    messages = (Message("user", "Who?"), Message("assistant", "Nobody."))
-    return Sample(id_, task, messages, {"class": kind} if kind else {})
-
-
 CARD = Card(
     system="rdr2",
     items={"asked": 10, "done": 8, "failed": 1},
@@ -136,38 +119,6 @@ CARD = Card(
     versions={"python": "3.11"},
     sessions=({"began": "2026-01-01T00:00:00+00:00", "arguments": {"out": "`rm`"}},),
 )
-
-
-def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() -> None:
-    made = [
-        CuratedItem([], Counter({"too long": 2}), Counter(shown=3), {"calls": 2, "cost_usd": 0.5}),
-        CuratedItem(discarded=Counter(["too long", "empty"]), usage={"input_tokens": 7}),
-    ]
-    splits = {
-        "train": [classed("a"), classed("b", kind="refuse"), classed("c", "scope", "")],
-        "held_out": [classed("d")],
-    }
-
-    found = count_samples(made, splits)
-
-    assert found["samples"] == {
-        "router": {"train": 2, "held_out": 1},
-        "scope": {"train": 1, "held_out": 0},
-    }
-    assert found["classes"] == {
-        "router": {
-            "answer": {"train": 1, "held_out": 1},
-            "refuse": {"train": 1, "held_out": 0},
-        }
-    }
-    assert found["discarded"] == {"too long": 3, "empty": 1}
-    assert found["counts"] == {"shown": 3}
-    assert found["usage"] == {
-        "calls": 2,
-        "input_tokens": 7,
-        "output_tokens": 0,
-        "cost_usd": 0.5,
-    }
 
 
 def test_people_read_what_there_is_and_what_was_left_out(tmp_path: Path) -> None:

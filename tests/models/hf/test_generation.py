@@ -89,9 +89,6 @@ def test_at_most_so_many_are_computed_together(tiny):
     assert sizes.count(3) > 8
 
 
-# Choosing
-
-
 # Ends
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
-from colligate.models.hf.loading import find_source, load_model, load_tokenizer, read_sizes
+from colligate.errors import MissingExtra, UnknownModel, WeightsUnavailable
+from colligate.models.hf.loading import find_source
 from colligate.models.hf.model import HFModel
 from support.models import likelihood
 
@@ -29,23 +28,6 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-
-
-def test_a_folder_is_loaded_as_it_is(folder):
-    source = find_source(str(folder))
-    model = load_model(source, dtype="float32")
-    assert (model.dtype, model.device.type, model.training) == (torch.float32, "cpu", False)
-    assert load_tokenizer(source).chat_template
-    assert read_sizes(source)[:2] == (
-        512,
-        2 * 2 * 2 * 8 * 2,
-    )  # layers, K and V, heads, width, bytes
-
-
-def test_the_type_fits_the_processor(folder, monkeypatch):
-    for able, dtype in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"avx512_bf16": able})
-        assert load_model(find_source(str(folder)), device="cpu").dtype == dtype
 
 
 def test_another_file_is_another_version(folder):
@@ -97,13 +79,6 @@ def test_code_in_a_folder_is_never_run(folder):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(WeightsUnavailable):
         HFModel(str(folder), name="hf:x")
-
-
-def test_a_type_or_device_there_is_not(folder):
-    with pytest.raises(UsageError, match="no dtype 'float8'"):
-        load_model(find_source(str(folder)), dtype="float8")
-    with pytest.raises(UsageError, match="no device 'abacus'"):
-        load_model(find_source(str(folder)), device="abacus")
 
 
 def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):

@@ -183,12 +183,3 @@ def test_it_never_holds_more_than_its_limit(kept, limit):
             len(ids) * BYTES_PER_TOKEN <= limit
         )
         assert cache.size <= limit
-
-
-def test_what_was_not_used_for_longest_is_forgotten_first():
-    cache = PrefixCache(2 * 3 * BYTES_PER_TOKEN)
-    for ids in ([1, 1, 1], [2, 2, 2]):
-        cache.store(ids, layers_of(ids))
-    assert cache.find_longest([1, 1, 1])[1] == 3  # used again
-    cache.store([3, 3, 3], layers_of([3, 3, 3]))
-    assert [cache.find_longest([i] * 3)[1] for i in (1, 2, 3)] == [3, 0, 3]

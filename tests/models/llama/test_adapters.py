@@ -167,19 +167,6 @@ def test_more_than_llama_cpp_can_apply(save, convert, tmp_path, settings, why):
     assert not (tmp_path / "converted").exists()
 
 
-@pytest.mark.parametrize(
-    ("sizes", "why"),
-    [
-        ({"hidden_size": 48}, "size mismatch: .*q_proj is 32 x 48, .* 32 x 32"),
-        ({"num_hidden_layers": 3}, "has no model.layers.2.self_attn.q_proj"),
-    ],
-    ids=["width", "more layers"],
-)
-def test_one_made_for_another_model(convert, tmp_path, sizes, why):
-    save_model(tmp_path / "other", "llama", **sizes)
-    refused(convert, save_adapter(tmp_path / "other", tmp_path / "foreign"), why)
-
-
 @pytest.mark.parametrize("content", [b"", b"\x00" * 40, "cut short", "half", "empty"])
 def test_damaged_weights(save, convert, content):
     weights = save() / WEIGHTS

@@ -148,9 +148,6 @@ async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, ful
     assert (await story).usage.output_tokens == 400
 
 
-# What was read before
-
-
 # Giving up
 
 

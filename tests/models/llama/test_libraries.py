@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,13 +80,6 @@ NPM, RELEASE = tar({**NPM_FILES}), tar(RELEASE_FILES)
 
 def pin(content: bytes, **where: str) -> Archive:
     return Archive(len(content), hashlib.sha256(content).hexdigest(), **where)
-
-
-@pytest.fixture
-def server() -> Iterator[HubServer]:
-    server = HubServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

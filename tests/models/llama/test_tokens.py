@@ -24,6 +24,7 @@ from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp, LlamaTokenizer, find_token_spans
 from colligate.models.prompts import Prompts
 from colligate.models.weights import pull
+from support.gguf_models import finish
 from support.models import likelihood
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
@@ -75,10 +76,7 @@ def write(path: Path) -> None:
     }
     for name, shape in shapes.items():
         writer.add_tensor(f"{name}.weight", random.normal(0, 0.3, shape).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer, path)
 
 
 @pytest.fixture(scope="module")
@@ -164,29 +162,6 @@ def test_a_document_cannot_forge_a_turn(chatml):
 
 
 # The places of tokens
-
-# How SentencePiece of Llama's kind writes them: it puts a blank before a text, and reads a
-# lower one eighth block as a blank.
-
-
-def test_bytes_that_the_vocabulary_does_not_have():
-    assert find_token_spans("a\x04b\x06", [b"a", b"b"]) == [(0, 1), (2, 3)]
-    assert find_token_spans("a\U00040000b", [b"a", b"\x80", b"\x80", b"\x80b"]) == [
-        (0, 1),
-        (1, 2),
-        (1, 2),
-        (1, 3),
-    ]
-    assert find_token_spans("\x04", []) == []
-
-
-@pytest.mark.parametrize(
-    "pieces", [[b"a"], [b"b", b"a"], [b"ab", b"ac"], [b"ABA"], [b"abac"], [b"aba", b"a"]]
-)
-def test_tokens_of_another_text(pieces):
-    with pytest.raises(ValueError, match="token"):
-        find_token_spans("aba", pieces)
-
 
 ODD = (
     "\U0001f642 \U0001f937\U0001f3fd\u200d\u2640\ufe0f e\u0301 \0 \r\n \ud83d \udcff \u2581 \ufffd"

@@ -1,5 +1,3 @@
-import json
-import re
 from dataclasses import fields, replace
 from functools import partial
 
@@ -28,26 +26,16 @@ from colligate.strategies.dualrag.method import (
 )
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
+from support.films import FACTS, QUESTION, TEXTS, World, facts_in, kind, outline_in
 from support.prompts import passages_in
 from support.runs import document, events
 
-TEXTS = {
-    "film": "# Silver Harbour\n\nSilver Harbour is a film of 1971. Its director was Ada Mercer.\n",
-    "mercer": "# Ada Mercer\n\nAda Mercer was born in Lund. She liked boats.\n",
-    "lund": "# Lund\n\nLund is a town in Sweden. It has a cathedral.\n",
-    "boats": "# Boats\n\nBoats are ships. A harbour is full of boats.\n",
-}
-QUESTION = "In which country was the director of Silver Harbour born?"
-FACTS = {
-    "Its director was Ada Mercer.": "The director of Silver Harbour was Ada Mercer.",
-    "Ada Mercer was born in Lund.": "Ada Mercer was born in Lund.",
-    "Lund is a town in Sweden.": "Lund is a town in Sweden.",
-}
+BOATS = "# Boats\n\nBoats are ships. A harbour is full of boats.\n"
 
 
 @pytest.fixture
 def sources():
-    return InMemorySources([document(*each) for each in TEXTS.items()])
+    return InMemorySources([document(*each) for each in {**TEXTS, "boats": BOATS}.items()])
 
 
 def dualrag(**own) -> DualRAG:
@@ -76,76 +64,6 @@ async def learn(sources, make_run):
 def ask(learn):
     """`ask(world, ...)` answers the question."""
     return partial(learn, step="answer")
-
-
-def outline_in(prompt: str) -> str:
-    return re.search(r"<outline>\n(.*)\n</outline>", prompt, re.DOTALL)[1]
-
-
-def facts_in(prompt: str) -> list[dict]:
-    return [
-        {"passage": number, "quote": quote, "sentence": sentence}
-        for number, text in passages_in(prompt).items()
-        for quote, sentence in FACTS.items()
-        if quote in text
-    ]
-
-
-def kind(call) -> str:
-    return call.schema["title"] if call.schema else "text"
-
-
-class World:
-    """A model that reasons one hop at a time, with replies of its own for any kind of call."""
-
-    def __init__(self, **replies):
-        self.replies = replies
-
-    def __call__(self, call):
-        reply = self.replies.get(kind(call), getattr(self, kind(call), None))
-        reply = reply(call) if callable(reply) else reply
-        return reply if isinstance(reply, (str, Exception)) else json.dumps(reply)
-
-    @staticmethod
-    def hop(prompt: str) -> tuple[str, str]:
-        outline = outline_in(prompt)
-        if "Mercer was born" in outline:
-            return "Lund", "In which country is Lund?"
-        if "Ada Mercer" in outline:
-            return "Ada Mercer", "Where was Ada Mercer born?"
-        return "Silver Harbour", "Who was the director of Silver Harbour?"
-
-    def Reasoning(self, call):
-        if "Sweden" in outline_in(call.prompt):
-            return {"thought": "Lund is in Sweden.", "need_retrieve": False}
-        return {"thought": f"Missing: {self.hop(call.prompt)[1]}", "need_retrieve": True}
-
-    def Entities(self, call):
-        entity, query = self.hop(call.prompt)
-        return {"entities": [{"entity": entity, "keywords": [query]}]}
-
-    def Query(self, call):
-        return {"query": re.findall(r"Missing: (.*)", call.prompt)[-1]}
-
-    def Summary(self, call):
-        return {"statements": facts_in(call.prompt)}
-
-    def QuotedReply(self, call):
-        facts = facts_in(call.prompt)
-        rows = [
-            {"quotes": [{"passage": each["passage"], "quote": each["quote"]}], **each}
-            for each in facts
-        ]
-        return {"statements": rows, "short_answer": "Sweden", "found": bool(rows)}
-
-    def text(self, call):
-        if "reply None" in call.prompt:  # a summary in free words
-            return " ".join(fact["sentence"] for fact in facts_in(call.prompt)) or "None."
-        if "<outline>" not in call.prompt:
-            return "She is from there. So the final answer is: Sweden"
-        if "Sweden" in outline_in(call.prompt):
-            return "So the answer is Sweden. And more."
-        return f"{self.hop(call.prompt)[1]} Then one goes on."
 
 
 def stopped(run) -> Stopped:

@@ -10,63 +10,16 @@ import pytest
 from colligate.errors import UsageError
 from colligate.lab.bench.metrics import Backends
 from colligate.lab.bench.metrics.catalogue import GROUPS, higher_is_better, measure, require_groups
-from colligate.lab.bench.metrics.groups import JudgeReads, MissingBackend
-from colligate.lab.bench.outcome import Outcome, Piece
-from colligate.lab.bench.question import Candidate, Question, QuestionReading, QuestionTask
+from colligate.lab.bench.metrics.groups import MissingBackend
+from colligate.lab.bench.outcome import Outcome
+from colligate.lab.bench.question import Question
 from colligate.testing import ScriptedModel
+from support.bench import ANSWERED, QUESTIONS, backends
 
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
-GOLD = Piece("g", 0, 30, "Ann Lee wrote it in 1932.", title="Ann Lee")
-ANSWERED = Outcome(
-    "Ann Lee wrote it. [1]",
-    "Ann Lee",
-    found=True,
-    citations=(GOLD,),
-    evidence=(GOLD,),
-    retrieved=(Piece("x", 0, 1, "x"), GOLD),
-    stages={"kept": ("g",)},
-    usage={"calls": 2, "input_tokens": 9, "output_tokens": 3, "retrieval_rounds": 1},
-    seconds=0.5,
-)
 WITHOUT_ANSWER = (Outcome(usage={"retrieval_rounds": 1}), Outcome(error="ServerFailed: gone"))
-QUESTIONS = {
-    "short": Question(
-        "s", "who?", ("Ann Lee",), documents=(Candidate("g", text="one two"),), gold=("g",)
-    ),
-    "readings": Question(
-        "r",
-        "who?",
-        task=QuestionTask.READINGS,
-        readings=(QuestionReading("who?", ("Ann Lee", "Lee")), QuestionReading("when?", ("1932",))),
-        long_answers=("Ann Lee wrote it in 1932.",),
-    ),
-    "set": Question("m", "who?", task=QuestionTask.SET, members=(("Ann Lee",), ("Bo",))),
-    "long": Question(
-        "l",
-        "why?",
-        task=QuestionTask.LONG,
-        long_answers=("Ann Lee wrote it.",),
-        claims=("it was Ann",),
-    ),
-    "judged": Question("j", "who?", ("Ann",), task=QuestionTask.JUDGED),
-    "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
-}
 COSTS_AND_REFUSALS = {"abstention", "cost", "verdict"}
-
-
-class Always:
-    """Entails everything."""
-
-    name = "always"
-
-    async def entails(self, premise: str, hypothesis: str) -> bool:
-        return True
-
-
-def backends() -> Backends:
-    judge = ScriptedModel(lambda call: "Yes [[90]]")
-    return Backends(judge=judge, nli=Always(), qa=JudgeReads(ScriptedModel(lambda call: "1932")))
 
 
 @pytest.fixture(autouse=True)

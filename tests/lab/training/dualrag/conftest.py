@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 
 from colligate.core import Run
@@ -17,7 +14,7 @@ from colligate.models.metering import Meter
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.dualrag import DualRAG
 from colligate.testing import ScriptedModel
-from support.films import QUESTION, facts_in, read
+from support.films import QUESTION, World
 
 TEXTS = {
     "film": "Silver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -31,46 +28,6 @@ TITLES = {
     "lund": "Lund",
     "boats": "Boats",
 }
-
-
-class World:
-    """A model that reasons one hop at a time; `replies` are others, by the kind of call."""
-
-    def __init__(self, **replies):
-        self.replies = replies
-
-    def __call__(self, call):
-        kind = call.schema["title"]
-        reply = self.replies.get(kind, getattr(self, kind))
-        reply = reply(call) if callable(reply) else reply
-        return reply if isinstance(reply, (str, Exception)) else json.dumps(reply)
-
-    @staticmethod
-    def outline(call) -> str:
-        return re.search(r"<outline>\n(.*)\n</outline>", call.prompt, re.DOTALL)[1]
-
-    def hop(self, call) -> tuple[str, str]:
-        outline = self.outline(call)
-        if "Mercer was born" in outline:
-            return "Lund", "In which country is Lund?"
-        if "Ada Mercer" in outline:
-            return "Ada Mercer", "Where was Ada Mercer born?"
-        return "Silver Harbour", "Who was the director of Silver Harbour?"
-
-    def Reasoning(self, call):
-        if "Sweden" in self.outline(call):
-            return {"thought": "Lund is in Sweden.", "need_retrieve": False}
-        return {"thought": f"Missing: {self.hop(call)[1]}", "need_retrieve": True}
-
-    def Entities(self, call):
-        entity, query = self.hop(call)
-        return {"entities": [{"entity": entity, "keywords": [query]}]}
-
-    def Summary(self, call):
-        return {"statements": facts_in(call.prompt)}
-
-    def QuotedReply(self, call):
-        return read(call)
 
 
 @pytest.fixture

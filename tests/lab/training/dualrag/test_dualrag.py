@@ -11,13 +11,11 @@ from colligate.documents import Passage, Span
 from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
-from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
+from colligate.lab.training.dualrag import contains_answer, draw_role_samples
 from colligate.lab.training.trajectories import (
     GoldDocument,
-    find_gold_statement,
     match_entities,
     quote_statements,
-    replay,
 )
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
@@ -26,14 +24,11 @@ from colligate.strategies.dualrag.prompts import (
     SUMMARY_TOKENS,
     Entities,
     Summary,
-    identifier_messages,
-    reasoner_messages,
-    summarizer_messages,
 )
 from colligate.testing import ScriptedModel
-from support.curation import every_sample
+from support.curation import every_sample, write_jsonl
 from support.embedders import SameEmbedder
-from support.films import QUESTION, TEXTS, facts_in
+from support.films import QUESTION, TEXTS, facts_in, outline_in
 
 SETTINGS = ("mode=sparse", "k=2")
 
@@ -53,17 +48,13 @@ def curate(tmp_path):
     """`await curate(records, script)` is the card of a curation."""
 
     async def done(records, script, *, judge=None, **fields):
-        questions = tmp_path / "questions.jsonl"
-        questions.write_text("".join(json.dumps(each) + "\n" for each in records))
-        teacher = ScriptedModel(
-            script, "teacher", capabilities=(Capability.CHAT, Capability.STRUCTURED)
-        )
-        models = {Role.READER: teacher}
-        if judge is not None:
-            models[Role.JUDGE] = judge
+        write_jsonl(tmp_path / "questions.jsonl", records)
+        able = (Capability.CHAT, Capability.STRUCTURED)
+        teacher = ScriptedModel(script, "teacher", capabilities=able)
+        models = {Role.READER: teacher} | ({} if judge is None else {Role.JUDGE: judge})
         request = Curation(
             out=tmp_path / "out",
-            questions=questions,
+            questions=tmp_path / "questions.jsonl",
             names=ModelNames(models=models, embedder=SameEmbedder()),
             **{"settings": SETTINGS, "held_out": 0.5} | fields,
         )
@@ -150,56 +141,6 @@ async def test_what_cannot_be_curated_is_reported(curate, world, tmp_path):
 )
 def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
     assert contains_answer(answer, short, gold) is right
-
-
-class Ranked:
-    def __init__(self, name):
-        self.name = name
-
-    async def score(self, query, texts):
-        return [0.0 for _ in texts]
-
-
-@pytest.mark.parametrize(
-    ("name", "over", "used"),
-    [
-        (None, 0.3, None),
-        ("embedding", None, None),
-        ("cross-encoder:BAAI/bge-reranker-v2-m3", None, 0.5),
-        ("cross-encoder:BAAI/bge-reranker-v2-m3", 0.0, 0.0),
-        ("http:rerank@http://localhost:1", None, 0.5),
-    ],
-)
-def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, over, used):
-    reranker = Ranked(name) if name else None
-    scored, threshold = TitleMatching(over).scores(reranker)
-    assert (scored is not None) == (used is not None)
-    assert threshold == (used or 0.0)
-
-
-# What a run was asked is rendered again from its events.
-
-
-async def test_every_call_but_the_readers_is_rendered_again_byte_by_byte(answered, world):
-    found, model = await answered(world())
-    rendered = []
-    for step, state in zip(found.steps, replay(found.steps), strict=True):
-        rendered.append(reasoner_messages(found.question, state.outline, state.before))
-        if step.looked:
-            rendered.append(
-                identifier_messages(found.question, state.outline, state.thoughts, state.names)
-            )
-        for each in step.looked:
-            rendered.append(
-                summarizer_messages(
-                    found.question, state.thoughts, (each.entity, each.queries), each.passages
-                )
-            )
-    assert len(rendered) == 4 + 3 + 3
-    assert [tuple(messages) for messages in rendered] == [
-        call.messages for call in model.calls[:-1]
-    ]
-    assert (found.stop, found.warnings) == ("enough", ())
 
 
 async def test_a_prompt_that_was_cut_to_the_window_is_a_warning(answered, world):
@@ -318,7 +259,7 @@ def restless(world):
     """A model that never has enough."""
 
     def more(call):
-        return {"thought": f"More than {len(world.outline(call))}.", "need_retrieve": True}
+        return {"thought": f"More than {len(outline_in(call.prompt))}.", "need_retrieve": True}
 
     return world(Reasoning=more)
 
@@ -445,18 +386,3 @@ def test_quotes_are_as_the_prompt_shows_them_and_no_longer_than_may_be():
     assert not stated.quote.endswith(" ")
     assert stated.sentence == "It is long."
     assert Message("user", stated.quote)
-
-
-def test_what_a_gold_says_is_in_the_passages_own_characters():
-    text = "Lund is old. The town of Lund\nlies in Sweden. Sweden is large."
-    passage = Passage(Span("lund", 0, len(text)), text, "Lund")
-    other = Passage(Span("x", 0, 30), "The town of Lund is in Sweden.", "X")
-    gold = GoldDocument("lund", "Lund", ("Not there.", "The town of  Lund lies in Sweden."))
-    (stated,) = find_gold_statement(gold, [other, passage])
-    assert (stated.passage, stated.quote) == (2, "The town of Lund\nlies in Sweden.")
-    assert stated.sentence == "The town of Lund lies in Sweden."
-    assert find_gold_statement(gold, [other]) == []
-    # A paragraph that is longer than a passage; and a gold that names no sentence.
-    for named in ((f"LUND\n{text}\nIts cathedral was consecrated.",), ()):
-        (stated,) = find_gold_statement(GoldDocument("lund", "Lund", named), [other, passage])
-        assert (stated.passage, stated.quote) == (2, text)

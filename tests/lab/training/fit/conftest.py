@@ -9,7 +9,7 @@ import pytest
 
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.models import Message
-from support.tiny_models import CHATML, make_tokenizer
+from support.tiny_models import CHATML, make_tokenizer, save_model
 
 TEXT = """How many otters are there? Be brief. Answer 1, 2, 3, 4, 5, 6, 7, 8, 9 or none at all.
 {"facts": ["fish"], "thought": "fish swim", "need_retrieve": true} [Local] [Global]"""
@@ -34,34 +34,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def make(template: str | None = CHATML) -> Path:
         if template not in made:
             made[template] = tmp_path_factory.mktemp("tiny")
-            _make(made[template], template)
+            tokenizer = make_tokenizer(TEXT, 350, template)
+            options = {"pad_token_id": tokenizer.pad_token_id, "initializer_range": 0.2}
+            save_model(made[template], "llama", tokenizer=tokenizer, **options)
         return made[template]
 
     return make
-
-
-def _make(folder: Path, template: str | None) -> None:
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    tokenizer = make_tokenizer(TEXT, 350, template)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.2,
-    )
-    torch.manual_seed(7)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def _sample(number: int, name: str) -> Sample:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from colligate.cli import main
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.models import Message
+from support.cli import colligate  # noqa: F401
 
 pytestmark = pytest.mark.real
 
@@ -29,13 +27,6 @@ rank = 8
 alpha = 16
 gradient_checkpointing = false
 """
-
-
-def colligate(*arguments: Any) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        status = main([str(each) for each in arguments])
-    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -59,29 +50,32 @@ def curated(tmp_path: Path) -> Path:
 
 
 def test_an_adapter_that_the_command_fits_is_measured_above_its_base(
-    tiny: Any, curated: Path, tmp_path: Path
+    colligate: Any,  # noqa: F811
+    tiny: Any,
+    curated: Path,
+    tmp_path: Path,
 ) -> None:
     base, adapter = f"hf:{tiny()}", tmp_path / "adapter"
     fitting = (
         *("train", "fit", tmp_path / "otters.toml", "--data", curated, "--base", base),
         *("--out", adapter, "--set", "warmup=0.1"),
     )
-    status, out, err = colligate(*fitting)
-    assert status == 0, err
-    assert str(adapter) in out
+    done = colligate.here(*fitting)
+    assert done.returncode == 0, done.stderr
+    assert str(adapter) in done.stdout
     assert (adapter / "adapter_model.safetensors").is_file()
 
-    status, out, err = colligate(*fitting, "--json")  # nothing is left to do
-    assert status == 0, err
-    fitted = json.loads(out)
+    done = colligate.here(*fitting, "--json")  # nothing is left to do
+    assert done.returncode == 0, done.stderr
+    fitted = json.loads(done.stdout)
     assert fitted["finished"] is True
     assert fitted["model"] == f"{base}+{adapter}"
     assert fitted["held_out_after"] < fitted["held_out_before"]
 
     evaluating = ("train", "evaluate", curated, "--model", base, "--out", tmp_path / "found")
-    status, out, err = colligate(*evaluating, "--adapter", adapter, "--json")
-    assert status == 0, err
-    report = json.loads(out)
+    done = colligate.here(*evaluating, "--adapter", adapter, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
     [found] = [m for m in report["measures"] if m["metric"] == "balanced_accuracy"]
     assert found["base"] <= 0.75 < 0.9 < found["adapted"]
     [found] = [m for m in report["measures"] if m["metric"] == "accuracy"]

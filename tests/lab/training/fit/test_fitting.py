@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,9 @@ from colligate.core.events import Noted, Progressed
 from colligate.errors import UsageError
 from colligate.lab.training import fit
 from colligate.lab.training.fitting import Fitted, catch_signals
-from colligate.lab.training.recipes import read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.lab.training.trainer import (
-    MARK,
-    Computation,
-    plan_computation,
     read_curve,
-    step_of,
 )
 from colligate.models import Message
 from colligate.session import Session
@@ -197,25 +191,6 @@ def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: 
     assert same(weights(tmp_path), weights(whole.out))
 
 
-@pytest.fixture
-def stopped(train: Any, tmp_path: Path) -> Path:
-    """A training with the checkpoints 4 and 6."""
-    train(listener=Listening(6, interrupt))
-    return tmp_path
-
-
-@pytest.mark.real
-def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> None:
-    *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
-    (last / MARK).unlink()
-    (last / "optimizer.pt").write_bytes(b"PK")
-    listening = Listening()
-    assert train(out=stopped, listener=listening).finished
-    assert f"{last.name} was not complete" in listening.notes
-    assert "resuming from step 4" in listening.notes
-    assert same(weights(stopped), weights(whole.out))
-
-
 def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
     before = (whole.out / "curve.jsonl").read_bytes()
     listening = Listening()
@@ -296,27 +271,6 @@ def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
 def test_a_base_that_cannot_be_trained(data: Path, tmp_path: Path, name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         fit("rdr2-router-small", data, name, tmp_path)
-
-
-def test_how_a_recipe_is_computed(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    from colligate.lab.training import trainer
-
-    router = read_recipe("rdr2-router")
-    with pytest.raises(UsageError, match="global_batch: 4 samples cannot be shared evenly"):
-        train("device_batch=3")
-    monkeypatch.setattr(trainer, "cpu_has_bfloat16", lambda _: False)
-    assert plan_computation(router, 1) == Computation("float32", "sdpa", 8)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
-    assert plan_computation(router, 4) == Computation("bfloat16", "sdpa", 2)
-    monkeypatch.setattr(trainer.transformers.utils, "is_flash_attn_2_available", lambda: True)
-    assert plan_computation(router, 1) == Computation("bfloat16", "flash_attention_2", 8)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
-    assert plan_computation(router, 1).precision == "float32"
-    with pytest.raises(UsageError, match="this GPU does not compute in it"):
-        plan_computation(replace(router, precision="bfloat16"), 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

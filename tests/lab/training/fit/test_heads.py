@@ -8,6 +8,7 @@ import pytest
 
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.models.names import open_head, open_reranker
+from support.tiny_models import save_bert
 
 pytest.importorskip("onnx")
 
@@ -49,27 +50,10 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A random BERT of six small layers that knows the words of the data."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel
-
+    words = " ".join(["when was the bridge of built in", *TOWNS, *map(str, range(1800, 1812))])
+    sizes = {"hidden_size": 32, "num_hidden_layers": 6, "num_attention_heads": 4}
     folder = tmp_path_factory.mktemp("bert")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"when was the bridge of built in".split()]
-    words += [*TOWNS, *(str(1800 + i) for i in range(len(TOWNS)))]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        intermediate_size=64,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
+    return save_bert(folder, words, intermediate_size=64, **sizes)
 
 
 SETTINGS = ("steps=6", "batch=2", "save_every=2", "distractors=3", "head_rate=0.01")

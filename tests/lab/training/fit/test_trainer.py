@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from colligate.errors import WeightsUnavailable
+from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.lab.training import fit
 from colligate.lab.training.recipes import TASKS
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
@@ -16,6 +18,7 @@ from colligate.lab.training.trainer import (
     IGNORED,
     MARK,
     Encoder,
+    TrainingObserver,
     find_checkpoint,
     mark_whole,
 )
@@ -176,6 +179,15 @@ def test_every_token_counts_alike_however_samples_are_put_together(
     ]
     alone, together = ((each.held_out_before, each.held_out_after, each.loss) for each in found)
     assert together == pytest.approx(alone, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["loss", "eval_loss"])
+def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path, name: str) -> None:
+    entry = {name: float("nan"), "step": 4, "epoch": 0.4, "num_input_tokens_seen": 400}
+    state = SimpleNamespace(log_history=[entry], is_world_process_zero=True, global_step=4)
+    observer = TrainingObserver(None, tmp_path / "curve.jsonl", threading.Event(), print)
+    with pytest.raises(ColligateError, match="the loss of step 4 is not a number: nan"):
+        observer.on_log(None, state, None)
 
 
 # Checkpoints: training resumes from the last one that was written to its end.
