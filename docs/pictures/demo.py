@@ -1,6 +1,6 @@
-"""Draws `demo.svg` and `route.svg`: the README's commands, run for real in a terminal.
+"""Draw `demo.svg`: a question to the licences, run for real in a terminal.
 
-python docs/pictures/demo.py [demo] [route]
+python docs/pictures/demo.py
 """
 
 from __future__ import annotations
@@ -45,27 +45,18 @@ def run_in_terminal(command: list[str]) -> str:
     return printed.decode().replace("\r\n", "\n")
 
 
-COMMANDS = {
-    "demo": ["ask", QUESTION, "examples/licences"],
-    "route": [
-        *("tree", "examples/licences/MPL-2.0.txt"),
-        *("--route", "How many days does a violator have to cure a violation?"),
-        *("--set", "k=3", "--set", "expansions=1"),
-    ],
-}
+COMMAND = ["ask", QUESTION, "examples/licences"]
 
 
 def main() -> None:
-    """Run and draw those named, or all."""
+    """Run the command and draw what it prints."""
     program = Path(sys.executable).with_name("colligate")
-    for name in sys.argv[1:] or COMMANDS:
-        command = COMMANDS[name]
-        printed = run_in_terminal([str(program), *command])
-        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-        console.print(Text(f"$ colligate {shlex.join(command)}", style="bold"))
-        console.print()
-        console.print(Text.from_ansi(printed))
-        (HERE / f"{name}.svg").write_text(console.export_svg(title="colligate"), encoding="utf-8")
+    printed = run_in_terminal([str(program), *COMMAND])
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(Text(f"$ colligate {shlex.join(COMMAND)}", style="bold"))
+    console.print()
+    console.print(Text.from_ansi(printed))
+    (HERE / "demo.svg").write_text(console.export_svg(title="colligate"), encoding="utf-8")
 
 
 if __name__ == "__main__":
