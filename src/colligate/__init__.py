@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The public names of each module: `colligate --help` imports none of them.
+# The public names of each module; `colligate --help` does not import them.
 _NAMES = {
     "core.answer": ("Answer", "Citation", "Evidence", "Refined"),
     "core.run": ("Run",),

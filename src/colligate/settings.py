@@ -67,7 +67,7 @@ class Settings:
     """The names of each role's model, embedder, reranker, check and library; None if not named.
 
     `reading` names how passages are read: auto, quoting or pointwise.
-    `ocr` names the languages in which scanned PDFs and pictures are read; None reads none of them.
+    `ocr` names the languages in which scanned PDFs and pictures are read; None leaves them unread.
     `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
     `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
     by step. `file` is the file that was read, and `trusted` whether a person chose it: a

@@ -264,3 +264,21 @@ async def test_a_long_quote_that_several_passages_have_is_of_the_first_and_a_sho
         for quote, ids in ((PAYS, ["one"]), ("900 euros", [])):
             found = await cite(QUESTION, [said(7, quote, "It is 900 euros.")], shown, run)
             assert [each.span.document_id for each in found.citations] == ids
+
+
+async def test_words_of_several_passages_are_those_beside_the_other_quotes(make_run):
+    text = "# Sales\n\nIn thousands.\n\nSales: 5.\n\n# Costs\n\nIn thousands.\n\nCosts: 7.\n"
+    document = make(text, "Report", "a")
+    middle = text.index("# Costs")
+    spans = Span("a", 0, middle - 2), Span("a", middle, len(text) - 1)
+    async with InMemorySources([document]) as sources:
+        run, _ = make_run(sources)
+        shown = dict(enumerate(map(document.passage, spans), 1))
+        both = joined("Costs were 7 thousand.", (0, "Costs: 7."), (0, "In thousands."))
+        found = await cite("What were the costs?", [both], shown, run)
+        alone = await cite("In what?", [joined("Thousands.", (0, "In thousands."))], shown, run)
+    assert [each.span.start for each in found.citations] == [
+        text.index("Costs: 7."),
+        text.rindex("In thousands."),
+    ]
+    assert not alone.citations

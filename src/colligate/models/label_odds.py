@@ -12,9 +12,9 @@ _NEGLIGIBLE = 0.01  # share of the labels' probability that may be ambiguous wit
 
 
 def require_labels(labels: Sequence[str]) -> None:
-    """Raise ValueError unless there are labels, none of them empty or given twice."""
+    """Raise ValueError if there is no label, or if one is empty or given twice."""
     if not labels or not all(labels):
-        raise ValueError("labels must be given, and none of them may be empty")
+        raise ValueError("labels must be given, and no label may be empty")
     if len(set(labels)) < len(labels):
         raise ValueError("labels must differ from one another")
 

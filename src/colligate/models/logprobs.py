@@ -138,7 +138,7 @@ class PromptLogprobs:
 
 
 def read_prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
-    """Return the log-probability of each prompt token; 0 for the first, which has none."""
+    """Return the log-probability of each prompt token; 0 for the first one."""
     try:
         choice = answer["choices"][0]
         by_id = choice.get("prompt_logprobs")

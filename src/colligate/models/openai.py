@@ -184,7 +184,7 @@ class OpenAIChat:
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """Return likelihoods, in tokens of the server's own tokenizer.
 
-        An empty prefix is its BOS token, or a line break where it has none.
+        An empty prefix is the BOS token, or a line break if the model has no such token.
         """
         scorer = await self._find_scorer()
         return await scorer.likelihoods(pairs, self.context_tokens)

@@ -334,9 +334,10 @@ def _place_all(
         sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
-        located = [(each.quote, _locate(each, passages, documents)) for each in statement.quotes]
-        places = [place for _, place in located if place is not None]
-        lost = [quote for quote, place in located if place is None]
+        located = _locate_all(statement.quotes, passages, documents)
+        places = [place for place in located if place is not None]
+        pairs = zip(statement.quotes, located, strict=True)
+        lost = [each.quote for each, place in pairs if place is None]
         known = found.get(sentence, _Placed(Claim(sentence, (), question)))
         found[sentence] = replace(
             known,
@@ -367,6 +368,24 @@ def _find_missing(
         language=documents[placed.places[0].span.document_id].language,
     )
     return replace(placed, claim=claim, missing=tuple(missing))
+
+
+def _locate_all(
+    quotes: Sequence[Quote],
+    passages: Mapping[int, Passage],
+    documents: Mapping[str, Document],
+) -> list[Place | None]:
+    """Return the places of the quotes of one statement.
+
+    Words that stand in several passages, as "(in thousands)", are those beside its other quotes.
+    """
+    located = [_locate(each, passages, documents) for each in quotes]
+    spans = [place.span for place in located if place is not None]
+    if len(spans) in (0, len(quotes)):
+        return located
+    beside = {n: p for n, p in passages.items() if any(map(p.span.contains, spans))}
+    pairs = zip(quotes, located, strict=True)
+    return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
 def _locate(

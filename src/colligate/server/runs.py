@@ -397,7 +397,7 @@ class RecordedRun(RunShape):
         return {key: summary[key] for key in ("answer", "problem") if key in summary}
 
     async def answer(self) -> dict[str, Any]:
-        """Return the answer of a run that has ended; `RunFailed` if it has none."""
+        """Return the answer of a run that has ended; raise `RunFailed` if it failed."""
         outcome = await self.outcome()
         if "answer" not in outcome:
             raise RunFailed(outcome.get("problem", problem(404, "the run was forgotten")))

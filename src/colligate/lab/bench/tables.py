@@ -147,7 +147,7 @@ class RunResults:
     def columns(self) -> tuple[Column, ...]:
         """The suite's columns of data sets that have rows.
 
-        They are the metrics that tell most where the suite has none, or none of them was measured.
+        If no row has their metrics, they are the main metrics that were measured.
         """
         found = tuple(each for each in self.suite.columns if self.members(each.dataset))
         if any(self._is_measured(column, each.name) for column in found for each in self.methods):

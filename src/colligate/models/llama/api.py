@@ -334,7 +334,7 @@ class Model:
         return frozenset(t for t in range(self.vocabulary_size) if is_end(self._vocab, t))
 
     def template(self) -> str | None:
-        """Return the chat template; None if the file has none."""
+        """Return the chat template; None if the file has no template."""
         found: bytes | None = self.library.llama_model_chat_template(self.handle, None)
         return None if found is None else found.decode(errors="replace")
 

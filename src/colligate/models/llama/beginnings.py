@@ -29,7 +29,7 @@ class Beginnings:
         self._beginnings = [np.asarray(ids, np.int32) for ids in beginnings]
 
     def match(self, ids: Tokens) -> int:
-        """Return how many tokens of a prompt are such a beginning, 0 if it has none."""
+        """Return how many tokens of a prompt are such a beginning; 0 if there is no such one."""
         sizes = [len(each) for each in self._beginnings if count_shared(each, ids) == len(each)]
         return max(sizes, default=0)
 

@@ -102,7 +102,7 @@ async def follow_run(
 
 @router.post("/runs/{run_id}/consent", status_code=204, summary="Answer an event `consent`")
 async def decide_run(run_id: str, body: Decision, server: State) -> Response:
-    """Allow the work that a run asks consent for, or refuse it, which goes on with less."""
+    """Allow the work that a run asks consent for, or refuse it: the run then does less."""
     if not server.runs.get(run_id).decide(body.yes):
         raise Conflict("the run waits for no consent")
     return Response(status_code=204)

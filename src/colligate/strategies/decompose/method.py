@@ -62,7 +62,7 @@ class QuestionSplit(Event):
 
 @dataclass(frozen=True)
 class StepAnswered(Event):
-    """A simple question was looked up; `answer` is empty if it has none. Steps count from 1."""
+    """Simple question `number`, from 1, was looked up; `answer` is empty if nothing was found."""
 
     number: int
     question: str
