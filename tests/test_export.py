@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Iterator
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import docx
 import pytest
@@ -15,7 +18,8 @@ from lxml.html import document_fromstring
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate.export import FORMATS, render_answer, render_event
+from colligate.errors import ColligateError
+from colligate.export import FORMATS, render_answer, render_event, write_export
 
 MARKDOWN = MarkdownIt("commonmark")
 PIECES = st.sampled_from(
@@ -175,3 +179,18 @@ def test_no_text_ends_a_bibtex_entry(title, authors):
     written = FORMATS[".bib"].render(cited).decode()
     depths = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in written))
     assert depths.index(0, written.index("{")) == written.rindex("}")
+
+
+def test_an_export_that_fails_leaves_the_file_of_before(paid, tmp_path, monkeypatch):
+    file = tmp_path / "answer.md"
+    file.write_text("of before")
+    file.chmod(0o640)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_bytes", Mock(side_effect=full))
+        with pytest.raises(ColligateError, match="No space left"):
+            write_export(paid, file)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["of before"]
+    write_export(paid, file)
+    assert file.read_text() != "of before"
+    assert file.stat().st_mode & 0o777 == 0o640

@@ -45,6 +45,8 @@ S = TypeVar("S")
 R = TypeVar("R", Answer, Refined, "Routes")
 Paths = Sequence[str | Path] | str | Path
 
+_SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
+
 
 class Limits(TypedDict, total=False):
     """What a run reads and takes.
@@ -258,8 +260,16 @@ class Engine(Session):
         self, asked: _Asked, name: str, needs: Needs, trace: Trace, meter: Meter
     ) -> tuple[dict[Role, ChatModel], Sources]:
         """Open the models and the documents at the same time."""
+        opening = asyncio.create_task(self.open_models_for(name, needs, trace))
+
+        async def open_models() -> dict[Role, ChatModel]:
+            return await opening
 
         async def read() -> Sources:
+            # A wrong model fails at once as a rule, and must not cost a download or an ingestion.
+            await asyncio.wait([opening], timeout=_SECONDS_AHEAD)
+            if opening.done():
+                opening.result()
             began = time.perf_counter()
             sources = await self.open_sources(
                 asked.files, needs, trace, asked.documents, asked.where
@@ -267,7 +277,7 @@ class Engine(Session):
             meter.reading_seconds = time.perf_counter() - began
             return sources
 
-        opened: list[Any] = await gather([self.open_models_for(name, needs, trace), read()])
+        opened: list[Any] = await gather([open_models(), read()])
         models, sources = opened
         return models, sources
 

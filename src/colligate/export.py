@@ -11,6 +11,7 @@ import inspect
 import io
 import os
 import re
+import shutil
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -123,19 +124,28 @@ def choose_format(path: Path) -> Format:
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         endings = ", ".join(FORMATS)
-        raise UsageError(f"no answer is written as {path.name}", f"endings are {endings}")
+        what, hint = f"no answer is written as {path.name}", f"give a name that ends in {endings}"
+        raise UsageError(what, f"no format has the ending {path.suffix!r}", hint)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        why = "it is a folder, or there is no folder here that can be written to"
+        why = "it is a folder"
+        if not path.is_dir():
+            why = f"the folder {path.parent} does not exist or cannot be written to"
         raise UsageError(f"cannot write {path}", why, "give another file")
     return found
 
 
 def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
-    """Write an answer to a file; return what the format leaves out."""
+    """Write an answer to a file, whole or not at all; return what the format leaves out."""
     content = choose_format(path).render(answer)
+    target = path.resolve()  # a link stays, and what it leads to is replaced
+    fresh = target.with_name(f"{target.name}.new")
     try:
-        path.write_bytes(content)
+        fresh.write_bytes(content)
+        if target.exists():  # what exists keeps its permissions
+            shutil.copymode(target, fresh)
+        fresh.replace(target)
     except OSError as error:
+        fresh.unlink(missing_ok=True)
         why = error.strerror or str(error)
         raise ColligateError(f"cannot write {path}", why, "give another file") from error
     if path.suffix.lower() != ".bib":

@@ -76,7 +76,7 @@ async def ingest(
     left_out = [f"left out: {error}" for error in errors]
     again = [line for line in left_out if line in before]
     lines = left_out
-    if len(again) > 1:
+    if len(again) > 1 or (said and not said.isdisjoint(again)):
         files = pluralize(len(again), "file")
         lines = [f"left out as before: {files}; colligate index says why"]
         lines += [line for line in left_out if line not in before]

@@ -234,6 +234,10 @@ def _explain(error: ValidationError, file: Path) -> UsageError:
     prefix = "".join(f"{each}." for each in tables)
     if first["type"] == "extra_forbidden":
         return _unknown(file, prefix, key, _MODELS if tables else tuple(_Content.model_fields))
+    if first["type"] in ("dict_type", "model_type"):
+        why = f"expected a table, got {first['input']!r}"[:200]
+        hint = f"write [{prefix}{key}] above its entries"
+        return UsageError(f"{file}: {prefix}{key}", why, hint)
     why = f"{describe_invalid(error)}, got {first['input']!r}"[:200]
     return UsageError(f"{file}: {prefix}{key}", why, 'a name is written in quotes: "bundled"')
 

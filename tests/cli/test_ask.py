@@ -146,7 +146,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER", "--trace", "EMPTY"], "cannot write the trace"),
         (["Who?", "FOLDER", "-o", "EMPTY/answer.pdf"], "answer.pdf"),
         (["Who?", "FOLDER", "-o", "EMPTY/answer"], "no answer is written as answer"),
-        (["Who?", "FOLDER", "-o", "EMPTY/nowhere/answer.md"], "there is no folder"),
+        (["Who?", "FOLDER", "-o", "EMPTY/nowhere/answer.md"], "nowhere does not exist"),
         (["FOLDER"], "a question comes before the paths"),
         (["Who?"], "is empty"),
     ],
@@ -167,6 +167,14 @@ def test_wrong_usage_is_status_2_and_one_line(
     assert done.returncode == 2, done.stderr
     assert says in fault(done)
     assert openai_server.requests == []
+
+
+def test_wrong_usage_empties_no_trace(colligate: Any, folder: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("of before")
+    done = colligate.here("ask", "Who?", str(folder), "--set", "kk=3", "--trace", str(trace))
+    assert done.returncode == 2
+    assert trace.read_text() == "of before"
 
 
 def test_a_second_question_neither_reads_nor_embeds_again(

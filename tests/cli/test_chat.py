@@ -71,6 +71,12 @@ def test_as_json_an_object_a_line_and_the_status_of_the_last_question(
     assert status == 3, err
 
 
+def test_a_wrong_strategy_is_said_before_a_question_is_read(chat: Any) -> None:
+    status, _, err = chat("", "--strategy", "nosuch")
+    assert status == 2
+    assert "nosuch" in err
+
+
 def test_an_error_ends_one_question_and_not_the_conversation(
     chat: Any, colligate: Any, chatting: list[str], openai_server: Any, folder: Path
 ) -> None:

@@ -92,8 +92,10 @@ async def ask_command(
     _require_question(question, paths or [])
     for file in output or []:
         choose_format(file)
+    require_strategy(asked, run)
+    engine = models.engine(asked)
     with watch_run(run.trace) as watcher:
-        async with models.engine(asked) as engine:
+        async with engine:
             answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
     status = show(answer, run, watcher)
     for file in output or []:
@@ -111,6 +113,15 @@ def _require_question(question: str, paths: Sequence[str]) -> None:
         if not paths and Path(question).exists():
             what, hint = f"no question about {question}", f'colligate ask "QUESTION" {question}'
             raise UsageError(what, "a question comes before the paths", hint)
+
+
+def require_strategy(asked: AskOptions, run: options.RunOptions) -> None:
+    """Refuse a wrong strategy or parameter before a model is opened or a trace is begun."""
+    from colligate.core.parameters import set_parameters
+    from colligate.core.strategy import load_strategy
+
+    limits = run.limits(router_adapter=asked.router_adapter, effort=asked.effort)
+    set_parameters(load_strategy(asked.strategy), limits["parameters"])
 
 
 def make_ask(

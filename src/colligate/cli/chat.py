@@ -8,7 +8,7 @@ from contextlib import suppress
 import typer
 
 from colligate.cli import options
-from colligate.cli.ask import AskOptions, make_ask, show
+from colligate.cli.ask import AskOptions, make_ask, require_strategy, show
 from colligate.cli.command import ANSWERED, command, event_loop, report_error
 from colligate.cli.display import is_terminal, note
 from colligate.errors import ColligateError
@@ -42,10 +42,11 @@ def chat_command(
         import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
     if paths:
         require_paths(paths)
+    require_strategy(asked, run)
+    engine = models.engine(asked)
     history: list[Turn] = []
     status = ANSWERED
     with event_loop() as loop, watch_run(run.trace) as watcher:
-        engine = models.engine(asked)
         ask = make_ask(engine, paths or [], asked, run, watcher)
         try:
             while (question := watcher.read_line("? ")) is not None:

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -115,11 +116,15 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
         yield await _check("llama.cpp", _find_llama, needed=needs_llama)
         yield (embedder := await _check("embedder", lambda: _find_embedder(engine)))
         blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
-        if blocked is None and embedder.ok:
-            if named.reranker is not None:
-                yield await _check("reranker", lambda: _find_reranker(engine))
-            if named.check is not None:
-                yield await _check("check", lambda: _find_check(engine))
+        for what, given, find in (
+            ("reranker", named.reranker, _find_reranker),
+            ("check", named.check, _find_check),
+        ):
+            if given is not None and blocked is None and embedder.ok:
+                yield await _check(what, partial(find, engine))
+            elif given is not None:
+                tried = f"{given.name} is tried when the model and the embedder are there"
+                yield Check(what, False, tried, needed=False)
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
     for name in [DEFAULT_STRATEGY] if blocked else list_strategies():

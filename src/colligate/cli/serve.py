@@ -15,8 +15,8 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, shorten_path, warn
-from colligate.cli.sync import find_folders, list_changes, update, watch
-from colligate.errors import MissingExtra
+from colligate.cli.sync import find_folders, list_changes, pass_on_once, update, watch
+from colligate.errors import ColligateError, LibraryLocked, MissingExtra
 
 if TYPE_CHECKING:
     from colligate.server.state import ServerState
@@ -197,6 +197,7 @@ async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
     engine = state.libraries.engine(DEFAULT_LIBRARY)
     library = await engine.open_library()
     folders = await find_folders(library)
+    said: set[str] = set()
 
     def see(event: Event) -> None:
         if isinstance(event, Noted) and event.warning:
@@ -205,7 +206,11 @@ async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
     async def sync() -> None:
         before = {info.id for info in await library.documents()}
         try:
-            ingested = await update(engine, (), see, refuse)
+            ingested = await update(engine, (), pass_on_once(see, said), refuse)
+        except LibraryLocked:
+            raise
+        except ColligateError as error:  # it is tried again when something changes
+            return warn(str(error))
         finally:
             gone = before - {info.id for info in await library.documents()}
             await state.runs.forget_documents(DEFAULT_LIBRARY, gone)

@@ -86,6 +86,7 @@ async def sync_command(
     _require(given)
     workers = options.parse_workers(wanted.workers)
     kept, first = False, True
+    said: set[str] = set()
 
     async def sync() -> None:
         nonlocal kept, first
@@ -96,7 +97,8 @@ async def sync_command(
                 return wanted.yes or (first and await asyncio.to_thread(watcher.confirm, asking))
 
             async with where.engine(wanted) as engine:
-                ingested = await update(engine, given, watcher.see, agree, workers)
+                see = pass_on_once(watcher.see, said)
+                ingested = await update(engine, given, see, agree, workers)
                 library = (await engine.open_library()).uri
         kept = bool(ingested.kept)
         _print(ingested, library, as_json=as_json, summary=first)
@@ -163,6 +165,20 @@ async def update(
         why = f"no folder was ever added to the library {library.uri}"
         raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
     return await engine.add(named, workers=workers, prune=prune, on_event=on_event)
+
+
+def pass_on_once(listener: Listener, said: set[str]) -> Listener:
+    """Return a listener that passes on all events but warnings that were `said` before."""
+    from colligate.core.events import Event, Noted
+
+    def see(event: Event) -> None:
+        if isinstance(event, Noted) and event.warning:
+            if event.text in said:
+                return
+            said.add(event.text)
+        listener(event)
+
+    return see
 
 
 async def watch(

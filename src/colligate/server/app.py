@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
+    ExitStack,
     asynccontextmanager,
     nullcontext,
 )
@@ -134,7 +135,7 @@ async def listen(
     log_to_stderr()
     most, backlog = bound_connections(config, raise_descriptor_limit())
     app = create_app(config, make_engine)
-    listening = _bind(config, backlog)
+    listening = _bind(config)
     host = f"[{config.host}]" if ":" in config.host else config.host
     url = f"http://{host}:{listening.getsockname()[1]}/"
     uvicorn_config = uvicorn.Config(
@@ -188,16 +189,21 @@ class _SignalledServer(uvicorn.Server):
         self.should_exit = True
 
 
-def _bind(config: ServerConfig, backlog: int) -> socket.socket:
-    """Return the socket; clients wait in its backlog until they are served."""
-    try:
-        family, *_, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family, backlog=backlog)
-    except (OSError, UnicodeError) as error:  # the second: it cannot be a host's name
-        what = f"cannot listen at {config.host} port {config.port}"
-        raise UsageError(what, str(error), "choose another --host or --port") from error
+def _bind(config: ServerConfig) -> socket.socket:
+    """Return a socket with its address, which does not listen yet."""
+    with ExitStack() as failed:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            made = failed.enter_context(socket.socket(family, kind, protocol))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+        except (OSError, UnicodeError) as error:  # the second: it cannot be a host's name
+            what = f"cannot listen at {config.host} port {config.port}"
+            raise UsageError(what, str(error), "choose another --host or --port") from error
+        failed.pop_all()
+        return made
 
 
 # The page.

@@ -239,6 +239,7 @@ def _model_object(name: str) -> dict[str, Any]:
 
 # Clients that read a stream by lines accept no lines much longer than this.
 _MAX_LINE = 1 << 16
+_PIECE = 1 << 12  # characters of the answer in a chunk
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,8 @@ class ChatCompletion:
     def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the chunks of a finished answer."""
         content = self._content(answer)
-        yield self._chunk({"content": content["content"]})
+        for at in range(0, len(content["content"]), _PIECE):
+            yield self._chunk({"content": content["content"][at : at + _PIECE]})
         if content["annotations"]:
             yield self._chunk({"annotations": content["annotations"]})
         own = self._own_field(answer)
