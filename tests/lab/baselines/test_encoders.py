@@ -81,6 +81,18 @@ async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(bert, opene
     assert split_tokens(text, offsets, 3) == [(0, 3), (3, 5), (5, 7)]
 
 
+async def test_pieces_of_a_long_word_have_all_its_characters(bert, opened):
+    model = opened(TokenClassifier, bert, window=6)
+    # As SentencePiece, which puts a blank before a text.
+    scores = [("?", 0.0), ("\u2581", -1.0), ("a", -1.0)]
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, 0))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    model.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    [pieces] = await model.probabilities(["a" * 20])
+    found = {at for piece in pieces for start, end, _ in piece for at in range(start, end)}
+    assert found == set(range(20))
+
+
 async def test_no_more_is_read_at_once_than_a_model_has_positions(bert, opened):
     [found] = await opened(TokenClassifier, bert).probabilities([TEXT * 9])
     assert max(map(len, found)) <= 62 < sum(map(len, found))

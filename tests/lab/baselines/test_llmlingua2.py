@@ -58,12 +58,14 @@ async def test_a_target_is_shared_by_all_documents(classifier, ask, monkeypatch)
         name = "the later the better"
 
         async def probabilities(self, texts):
-            return [[[(a, b, n / 100) for n, (a, b) in enumerate(token_spans(t))]] for t in texts]
+            rows = [[(a, b, n / 100) for n, (a, b) in enumerate(token_spans(t))] for t in texts]
+            return [[row[at : at + 10] for at in range(0, len(row), 10)] for row in rows]
 
     monkeypatch.setattr(llmlingua2, "get_token_classifier", lambda name: Rising())
     made = make_all({f"d{n}": " ".join(["word"] * n) for n in (10, 30)})
-    _, _, model = await ask(LLMLingua2(classifier="x", target=20), QUESTION, made)
+    _, run, model = await ask(LLMLingua2(classifier="x", target=20), QUESTION, made)
     assert [len(body.split()) for body in bodies(model.calls[0].prompt)] == [5, 15]
+    assert run.meter.report().scoring_passes == 1 + 3, "one for each piece"
 
 
 def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():

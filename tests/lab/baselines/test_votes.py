@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from colligate.documents.tokens import estimate_tokens
 from colligate.lab.baselines import self_rag
 from colligate.lab.baselines.asc import ASC
 from colligate.lab.baselines.main_rag import MAINRAG
@@ -296,14 +297,16 @@ async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sourc
     monkeypatch.setattr(self_rag, "get_reflective_model", Trained)
     run, model = make_run(sources, read)
     strategy = SelfRAG(mode="sparse", reflection="trained", always_retrieve=False)
-    answer = await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)
+    question = "Lund, Ada Mercer, Silver Harbour?"
+    answer = await strategy.answer(question, run)
     assert shown(answer) == ["lund"]
     assert len(model.calls) == 1  # the reader alone
     assert strategy.needs.required == {Capability.CHAT}
     assert Capability.LABELS in SelfRAG().needs.required
     assert all("\n" in passage for passage in asked)  # with their titles
     assert not run.warnings
-    assert run.meter.report().input_tokens > 100 * len(asked)
+    spent = estimate_tokens(question) + 110 * len(asked)
+    assert run.meter.report().scoring_tokens == spent, "the decision to look up counts as well"
 
 
 # ASC

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from colligate.lab.bench.outcome import (
     read_rows,
 )
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.plan import SuiteEntry, configure_entries, plan
+from colligate.lab.bench.plan import SuiteEntry, configure_entries, estimate, plan
 from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
@@ -251,6 +251,14 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
 
 
+def test_an_estimate_counts_the_whole_corpus_for_who_reads_it_whole(data: Path) -> None:
+    (data / "corpus").mkdir()
+    (data / "corpus" / "long.txt").write_text("x" * 4_000_000, "utf-8")
+    over = UNJUDGED.replace("file = ", 'over = "corpus", corpus = "corpus", file = ')
+    planned = plan(suite(over), data, entries=configure_entries(suite(over)), limit=1)
+    assert estimate(planned, {}).tokens >= 1_000_000
+
+
 # Metrics that ask a model
 
 
@@ -318,6 +326,9 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert totals_of(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
     assert collect_means(done[0], RunResults(data / "out"))["cells"][0]["metrics"]["answers"] == 3.0
+    # Rows that were deleted and asked again are others, though they are as many.
+    first, *others = read_rows(data / "out")
+    assert read_totals(data / "out", [replace(first, began="later"), *others]) == {}
 
 
 def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> None:

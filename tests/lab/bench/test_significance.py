@@ -191,6 +191,23 @@ def test_a_question_that_two_data_sets_ask_is_drawn_for_both() -> None:
     assert low < 0.5 < high
 
 
+def test_p_is_never_below_one_sample() -> None:
+    assert paired_bootstrap([1] * 50, [0] * 50, seed=1, resamples=500).p == 1 / 500
+
+
+def test_rounding_in_the_last_bits_is_no_difference() -> None:
+    tenths = [0.1, 0.2, 0.3]
+    assert paired_bootstrap(tenths, [0.3, 0.1, 0.2], seed=1).mean == pytest.approx(0)
+    assert paired_bootstrap(tenths, [0.3, 0.1, 0.2], seed=1).p == 1.0
+
+
+def test_rounding_is_told_from_a_difference_at_any_size() -> None:
+    tokens = np.random.default_rng(0).random(500) * 1e6
+    assert paired_bootstrap(tokens, np.roll(tokens, 1), seed=1).p == pytest.approx(1.0, abs=0.05)
+    tiny = paired_bootstrap([3e-14, 2e-14, 4e-14], [0, 0, 0], seed=1)
+    assert (tiny.p, tiny.low > 0) == (2 / 2**3, True)
+
+
 def test_an_interval_holds_95_of_100_means() -> None:
     values = np.random.default_rng(3).normal(size=400)
     values = (values - values.mean()) / values.std()

@@ -117,23 +117,27 @@ class TokenClassifier(TransformersModel):
         return await self.run(lambda: [self._classify(self.clean(text)) for text in texts])
 
     def _classify(self, text: str) -> list[list[TokenProbability]]:
-        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
-        offsets = self.tokenizer(text, **options)["offset_mapping"]
-        most = max(1, self.limit(self.window) - self.tokenizer.num_special_tokens_to_add())
-        pieces = split_tokens(text, offsets, most)
+        also = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        read = self.tokenizer(text, verbose=False, **also)
+        own = [at for at, mark in enumerate(read["special_tokens_mask"]) if not mark]
+        if not own:
+            return []
+        # A piece has the ids of the whole text: tokenised alone, half a word has other tokens.
+        ids, offsets = read["input_ids"], read["offset_mapping"][own[0] : own[-1] + 1]
+        before, ids, after = ids[: own[0]], ids[own[0] : own[-1] + 1], ids[own[-1] + 1 :]
+        most = max(1, self.limit(self.window) - len(before) - len(after))
         return [
-            self._classify_piece(text[offsets[start][0] : offsets[stop - 1][1]], offsets[start][0])
-            for start, stop in pieces
+            self._classify_piece(before, ids[start:stop], after, offsets[start:stop])
+            for start, stop in split_tokens(text, offsets, most)
         ]
 
-    def _classify_piece(self, text: str, at: int) -> list[TokenProbability]:
-        also = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-        read = self.tokenize(text, self.window, **also)
-        offsets = read.pop("offset_mapping")[0].tolist()
-        marks = read.pop("special_tokens_mask")[0].tolist()
-        odds = self.model(**read.to(self.model.device)).logits[0].softmax(-1)[:, 1].tolist()
-        tokens = zip(offsets, odds, marks, strict=True)
-        return [(at + start, at + end, p) for (start, end), p, mark in tokens if not mark]
+    def _classify_piece(
+        self, before: list[int], ids: list[int], after: list[int], offsets: list[tuple[int, int]]
+    ) -> list[TokenProbability]:
+        batch = import_module("torch").tensor([[*before, *ids, *after]], device=self.model.device)
+        logits = self.model(input_ids=batch).logits[0, len(before) : len(before) + len(ids)]
+        odds = logits.softmax(-1)[:, 1].tolist()
+        return [(start, end, p) for (start, end), p in zip(offsets, odds, strict=True)]
 
 
 def split_tokens(text: str, offsets: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ Compression", 2024:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,11 +24,11 @@ from colligate.documents.compress import compress, keep_above_percentile
 from colligate.lab.baselines.encoders import TokenProbability, get_token_classifier
 from colligate.lab.baselines.shared import (
     DocumentMethod,
-    meter_passes,
     require_weights,
     show_shortened,
 )
 from colligate.lab.baselines.token_scores import group_words
+from colligate.models import Role
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ class LLMLingua2(DocumentMethod):
         hint = "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder"
         name = require_weights(self.classifier, self.name, "token classifier", hint)
         classifier, passages = get_token_classifier(name), await self.choose(question, run)
-        with meter_passes(classifier.name, run, len(passages)):
-            scored = await classifier.probabilities([passage.text for passage in passages])
+        began = time.perf_counter()
+        scored = await classifier.probabilities([passage.text for passage in passages])
+        passes, seconds = sum(map(len, scored)), time.perf_counter() - began
+        run.meter.scoring(Role.SCORER, classifier.name, passes=passes, seconds=seconds)
         rate = self.rate
         if self.target is not None:
             rate = self.target / max(1, sum(len(piece) for pieces in scored for piece in pieces))

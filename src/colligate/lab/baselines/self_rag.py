@@ -113,7 +113,7 @@ class SelfRAG(LookupMethod):
     async def _wants_retrieval(self, question: str, run: Run) -> bool:
         """Return whether the odds of "retrieve" are high enough."""
         if self.reflection is not None:
-            with meter_passes(self.reflection, run):
+            with meter_passes(self.reflection, run, usage=Usage(estimate_tokens(question))):
                 odds = await get_reflective_model(self.reflection).wants_retrieval(question)
         else:
             odds = (await run.labels(_messages(_RETRIEVE, question), _YES_NO)).odds["Yes"]

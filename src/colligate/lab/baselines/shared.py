@@ -25,7 +25,7 @@ from colligate.documents.chunking import Chunker
 from colligate.documents.compress import CompressedPassage
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
-from colligate.models import Message, Role
+from colligate.models import Message, Role, Usage
 from colligate.readers.lookup import try_structured
 
 S = TypeVar("S", bound=BaseModel)
@@ -300,11 +300,14 @@ def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> st
 
 
 @contextmanager
-def meter_passes(name: str, run: Run, passes: int = 1) -> Iterator[None]:
+def meter_passes(
+    name: str, run: Run, passes: int = 1, usage: Usage | None = None
+) -> Iterator[None]:
     """Meter what a trained model of a baseline's own computes meanwhile."""
     began = time.perf_counter()
     yield
-    run.meter.scoring(Role.SCORER, name, passes=passes, seconds=time.perf_counter() - began)
+    seconds, usage = time.perf_counter() - began, usage or Usage()
+    run.meter.scoring(Role.SCORER, name, passes=passes, seconds=seconds, usage=usage)
 
 
 def require_all(schema: dict[str, Any]) -> None:

@@ -53,10 +53,11 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class PlannedDataset:
-    """A data set and the questions that are asked."""
+    """A data set and the questions that are asked; `corpus_bytes` is about its corpus unpacked."""
 
     dataset: Dataset
     questions: tuple[Question, ...]
+    corpus_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,9 @@ def plan(
     planned = []
     for dataset in chosen:
         file = require_path(data, dataset.file)
+        corpus_bytes = 0
         if dataset.over != "candidates" and dataset.corpus is not None:
-            require_path(data, dataset.corpus)
+            corpus_bytes = _size(require_path(data, dataset.corpus))
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
         wanted = dataset.where.items()
@@ -123,7 +125,7 @@ def plan(
             why = f"none with {where}" if where else ""
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _require_documents(dataset, sample, entries)
-        planned.append(PlannedDataset(dataset, sample))
+        planned.append(PlannedDataset(dataset, sample, corpus_bytes))
     return Plan(suite, tuple(planned), tuple(entries), by_name)
 
 
@@ -134,6 +136,12 @@ def require_path(data: Path, file: str) -> Path:
         why, hint = "the suite needs it", "check --data, or choose other --datasets"
         raise MissingPath(f"there is no {path}", why, hint)
     return path
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    # A text is about three times as large as its gzip archive.
+    return sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files)
 
 
 def _require_documents(
@@ -225,6 +233,7 @@ _PASSAGE_TOKENS = 2_000  # of the passages of a search in one prompt
 _DOCUMENTS = 20  # of a corpus that a strategy looks at
 _INSTRUCTION_TOKENS = 600  # of a prompt, with its reply
 _MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
+_BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -282,13 +291,16 @@ def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
 
 
 def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
-    needs, shown = entry.strategy.needs, _MOST_TOKENS
+    needs, over = entry.strategy.needs, planned.dataset.over
+    shown: float = _MOST_TOKENS
     if not needs.reads:
         shown = 0
     elif needs.searches:
         shown = _PASSAGE_TOKENS
-    elif planned.dataset.over == "candidates":
+    elif over == "candidates":
         shown = sum(estimate_tokens(document.text) for document in question.documents)
+    elif needs.whole and (over == "corpus" or not question.documents):
+        shown = planned.corpus_bytes / _BYTES_A_TOKEN
     return (shown if needs.whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
 
 

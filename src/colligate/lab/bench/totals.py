@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -23,12 +24,12 @@ TOTALS_FILE = "totals.json"
 class _Cell:
     """The values of a strategy on a data set, and the groups that they were taken of.
 
-    `answers` are those they were taken of, repeated ones included: a cell of others does not count.
+    `rows` is the digest of the rows they were taken of: a cell of others does not count.
     """
 
     dataset: str
     strategy: str
-    answers: int
+    rows: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
 
@@ -49,7 +50,7 @@ def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[s
         for entry in plan.entries:
             key = asked.dataset.name, entry.method.name
             of = [row for row in rows if row.key[::2] == key and row.question in questions]
-            cell = kept.get(key, _Cell(*key, sum(row.attempt for row in of)))
+            cell = kept.get(key, _Cell(*key, digest_rows(of)))
             for group in groups if of else ():
                 if group.of_run is None or group.name in cell.taken:
                     continue
@@ -82,8 +83,14 @@ def _read(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Cell
     except (OSError, ValueError) as error:
         why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
         raise ColligateError(f"{file} cannot be read", why, hint) from error
-    answers: Counter[tuple[str, str]] = Counter()
+    of = defaultdict[tuple[str, str], list[Row]](list)
     for row in rows:
-        answers[row.dataset, row.strategy] += row.attempt
+        of[row.dataset, row.strategy].append(row)
     found = {(cell.dataset, cell.strategy): cell for cell in cells}
-    return {key: cell for key, cell in found.items() if cell.answers == answers[key]}
+    return {key: cell for key, cell in found.items() if cell.rows == digest_rows(of[key])}
+
+
+def digest_rows(rows: Iterable[Row]) -> str:
+    """Return a digest that differs where a row is another one or was asked again."""
+    told = sorted((row.question, row.attempt, row.began) for row in rows)
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

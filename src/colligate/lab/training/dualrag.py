@@ -14,8 +14,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,8 +26,9 @@ from colligate.core.events import Listener, Trace
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
-from colligate.documents import Span
-from colligate.documents.tokens import estimate_tokens
+from colligate.documents import Document, Span
+from colligate.documents.sentences import split_sentences
+from colligate.documents.tokens import CJK, estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
 from colligate.lab.bench.metrics.answers import normalise_squad, remove_citation_marks
 from colligate.lab.bench.metrics.judging import implies
@@ -188,11 +188,26 @@ async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
     titles = {candidate.id: candidate.title for candidate in question.documents}
     golds = []
     for id_ in question.gold:
-        with suppress(UnknownDocument):
-            titles[id_] = (await run.document(id_)).title
         named = tuple(text for document, text in question.gold_texts if document == id_)
-        golds.append(GoldDocument(id_, titles.get(id_, ""), named))
+        try:
+            document = await run.document(id_)
+        except UnknownDocument:
+            golds.append(GoldDocument(id_, titles.get(id_, ""), named))
+        else:
+            named = named or tuple(_read_supporting_facts(question, document))
+            golds.append(GoldDocument(id_, document.title, named))
     return golds
+
+
+def _read_supporting_facts(question: Question, document: Document) -> Iterator[str]:
+    """Yield the sentences of a document that a record in the plain form names by number."""
+    facts = question.meta.get("supporting_facts")
+    for fact in facts if isinstance(facts, list) else ():
+        match fact:
+            case [document.title, int(number)]:
+                found = split_sentences(document.text, document.language)
+                if 0 <= number < len(found):
+                    yield document.text[slice(*found[number])]
 
 
 async def _is_right(question: Question, answer: Answer, context: CurationContext, run: Run) -> bool:
@@ -211,9 +226,12 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
     wanted, said, cut = map(normalise_squad, (gold, answer, short))
     if wanted in ("yes", "no"):
         return cut.partition(" ")[0] == wanted
-    # Not all writing has blanks between words.
-    edge = r"\b" if wanted.isascii() else ""
-    pattern = re.compile(f"{edge}{re.escape(wanted)}{edge}", re.ASCII)
+    # A word ends at every sign of writing without blanks between words.
+    before, after = (
+        "" if re.match(f"[{CJK}]", sign) else edge
+        for sign, edge in ((wanted[:1], f"(?<![^\\W{CJK}])"), (wanted[-1:], f"(?![^\\W{CJK}])"))
+    )
+    pattern = re.compile(f"{before}{re.escape(wanted)}{after}")
     return bool(wanted) and any(pattern.search(text) for text in (said, cut))
 
 

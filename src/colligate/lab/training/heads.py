@@ -105,14 +105,39 @@ LABELS: tuple[str, ...] = get_args(Claim.model_fields["label"].annotation)
 
 
 @dataclass(frozen=True)
-class RerankerFit:
+class HeadFit:
     """The numbers of a training.
 
     The rates are of AdamW, for the layers and for the head: they rise over the first `warmup` of
     the steps, then fall to zero. The attention between the two texts, of which the second has at
     most `tokens` tokens, begins `closed` (added to its logits) and opens over the first `opening`
-    of the steps. A step learns from `batch` records: of each question one right passage and
-    `distractors` wrong ones; for a share `unanswered` of them the right one is left out.
+    of the steps. A step learns from `batch` records.
+    """
+
+    steps: int
+    batch: int
+    tokens: int
+    rate: float
+    head_rate: float
+    opening: float
+    warmup: float = 0.06
+    closed: float = -6.0
+    seed: int = 0
+    save_every: int = 50
+
+    def __post_init__(self) -> None:
+        require_min(self, steps=1, batch=1, tokens=8, save_every=1)
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"warmup is {self.warmup}", "it must be 0 or more, and below 1")
+        if not 0 <= self.opening <= 1:
+            raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
+
+
+@dataclass(frozen=True)
+class RerankerFit(HeadFit):
+    """Of each question one right passage and `distractors` wrong ones are learnt from.
+
+    For a share `unanswered` of them the right one is left out.
     """
 
     steps: int = 1300
@@ -121,23 +146,19 @@ class RerankerFit:
     rate: float = 8e-5
     head_rate: float = 6e-4
     opening: float = 0.15
-    warmup: float = 0.06
-    closed: float = -6.0
     distractors: int = 7
     unanswered: float = 0.2
-    seed: int = 0
-    save_every: int = 50
 
     def __post_init__(self) -> None:
-        require_min(self, steps=1, batch=1, tokens=8, save_every=1, distractors=1)
-        for name in ("opening", "warmup", "unanswered"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}", "it must be 0 to below 1")
+        super().__post_init__()
+        require_min(self, distractors=1)
+        if not 0 <= self.unanswered < 1:
+            raise UsageError(f"unanswered is {self.unanswered}", "it must be 0 or more, below 1")
 
 
 @dataclass(frozen=True)
-class VerifierFit(RerankerFit):
-    """The same with other numbers; a verifier has no passages to draw."""
+class VerifierFit(HeadFit):
+    """The numbers of the verifier."""
 
     steps: int = 800
     batch: int = 64
@@ -189,7 +210,7 @@ def train_head(
     return out
 
 
-def _check_record(base: Path, data: Path, numbers: RerankerFit, out: Path) -> None:
+def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
     """Write what a training is made of, or check that it is the same as before."""
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).exists()]
     now = {
@@ -207,7 +228,7 @@ def _check_record(base: Path, data: Path, numbers: RerankerFit, out: Path) -> No
 
 def _train(
     head: Trunk,
-    numbers: RerankerFit,
+    numbers: HeadFit,
     batches: Iterable[Any],
     loss_of: Callable[[Any, int], Tensor],
     out: Path,
@@ -245,7 +266,7 @@ def _train(
                 curve.write(json_line(point))
 
 
-def _iterate(train: Sequence[Pairs], numbers: RerankerFit, alike: int) -> Iterator[list[Pairs]]:
+def _iterate(train: Sequence[Pairs], numbers: HeadFit, alike: int) -> Iterator[list[Pairs]]:
     """Yield batches without end; records of like length come together among `alike` batches."""
     passes = 0
     while True:
@@ -268,12 +289,12 @@ def _iterate(train: Sequence[Pairs], numbers: RerankerFit, alike: int) -> Iterat
         yield from batches
 
 
-def _rate(step: int, numbers: RerankerFit) -> float:
+def _rate(step: int, numbers: HeadFit) -> float:
     rising, falling = numbers.warmup * numbers.steps, (1 - numbers.warmup) * numbers.steps
     return min((step + 1) / max(1.0, rising), max(0.0, (numbers.steps - step) / falling))
 
 
-def _closed_at(step: int, numbers: RerankerFit) -> float:
+def _closed_at(step: int, numbers: HeadFit) -> float:
     """Return what is added to the logits of attention between the two texts in a step."""
     return numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
 
@@ -350,7 +371,7 @@ def _claim_logits(store: StateStore, claims: Sequence[Claim], closed: float = 0.
     return store.score([(each.claim, each.evidence) for each in claims], closed)
 
 
-def _claim_loss(store: StateStore, numbers: RerankerFit, batch: list[Claim], step: int) -> Tensor:
+def _claim_loss(store: StateStore, numbers: HeadFit, batch: list[Claim], step: int) -> Tensor:
     logits = _claim_logits(store, batch, _closed_at(step, numbers))
     labels = torch.tensor([LABELS.index(each.label) for each in batch])
     return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
@@ -374,7 +395,7 @@ class _Lesson(NamedTuple):
     """What is read, trained, learnt from and measured for one kind of head."""
 
     record: type[Pairs]
-    numbers: type[RerankerFit]
+    numbers: type[HeadFit]
     network: type[Trunk]
     alike: int  # batches whose records are sorted by length: less padding
     loss: Callable[..., Tensor]

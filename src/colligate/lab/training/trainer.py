@@ -455,7 +455,8 @@ def read_curve(file: Path) -> list[dict[str, Any]]:
 
 
 # Checkpoints. The trainer resumes from one that is cut off without noticing: `whole.json` has the
-# bytes of each file of one that was written to its end.
+# bytes of each file of one that was written to its end. One without it was being written when the
+# process was killed; one that differs from it was damaged later, which is an error.
 
 MARK = "whole.json"
 _NAME = re.compile(r"checkpoint-\d+")
@@ -474,15 +475,32 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def find_checkpoint(folder: Path, emit: Listener) -> Path | None:
-    """Return the last complete checkpoint, if any, and remove those that are not complete."""
+    """Return the last complete checkpoint, if any, and remove those that are not complete.
+
+    Raises:
+        ColligateError: it was complete, and a file of it has changed since.
+    """
     found = [each for each in folder.glob("checkpoint-*") if _NAME.fullmatch(each.name)]
     for each in found:
-        mark = each / MARK
-        if not mark.is_file() or json.loads(mark.read_bytes()) != _list_sizes(each):
+        if not (each / MARK).is_file():
             text = f"{each.name} was not complete: its writing was interrupted; it was removed"
             emit(Noted(text, warning=True))
             shutil.rmtree(each)
-    return max((each for each in found if each.exists()), key=step_of, default=None)
+    last = max((each for each in found if each.exists()), key=step_of, default=None)
+    if last is not None:
+        _check_sizes(last)
+    return last
+
+
+def _check_sizes(checkpoint: Path) -> None:
+    what = f"the checkpoint {checkpoint} is damaged"
+    hint = "delete that folder, and the same command resumes from an earlier one or the start"
+    try:
+        wanted = dict(json.loads((checkpoint / MARK).read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise ColligateError(what, f"its {MARK} cannot be read", hint) from error
+    if changed := sorted(name for name, _ in wanted.items() - _list_sizes(checkpoint).items()):
+        raise ColligateError(what, f"{changed[0]} is missing or has another size", hint)
 
 
 def _list_sizes(checkpoint: Path) -> dict[str, int]:

@@ -270,10 +270,10 @@ def find_gold_statement(gold: GoldDocument, passages: Sequence[Passage]) -> list
     passage that is stated, and so is the gold's first one if nothing is named.
     """
     own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
-    for named in gold.sentences:
-        pattern = re.compile(r"\s+".join(map(re.escape, named.split())))
+    for words in filter(None, map(str.split, gold.sentences)):
+        pattern = re.compile(r"\s+".join(map(re.escape, words)))
         for number, text in own:
-            if " ".join(text.split()) in " ".join(named.split()):
+            if " ".join(text.split()) in " ".join(words):
                 return [_make_statement(number, text, text)]
             if found := pattern.search(text):
                 return [_make_statement(number, found[0], found[0])]

@@ -13,8 +13,9 @@ import pytest
 from lxml import html
 
 from colligate.lab.bench import report as report_module
-from colligate.lab.bench.outcome import Outcome, Piece, Row
+from colligate.lab.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.lab.bench.report import write_report
+from colligate.lab.bench.totals import digest_rows
 from support.bench import DATASETS, METHODS, MadeRun
 
 Make = Callable[..., Any]
@@ -150,13 +151,14 @@ def test_a_metric_of_the_whole_run_stands_without_an_interval(made_run: Make) ->
         'columns = [{ dataset = "NQ-1", metric = "mauve", label = "Mau", scale = 100 }]'
     )
     folder = run.write()
-    of = {"dataset": "NQ-1", "strategy": "full-context", "answers": 3}
-    total = of | {"metrics": {"mauve": 0.625}}
+    key = ("NQ-1", "full-context")
+    rows = digest_rows(row for row in read_rows(folder) if row.key[::2] == key)
+    total = {"dataset": key[0], "strategy": key[1], "rows": rows, "metrics": {"mauve": 0.625}}
     (folder / "totals.json").write_text(json.dumps([total]), "utf-8")
     page, text = write_report(folder)
-    _, rows = results(page)
-    assert words(rows["full-context"][0]) == "62.5"
-    assert words(rows["reorder-dense"][0]) == "–"
+    _, table = results(page)
+    assert words(table["full-context"][0]) == "62.5"
+    assert words(table["reorder-dense"][0]) == "–"
     assert "| full-context | 62.5 |" in text.read_text("utf-8")
 
 

@@ -102,6 +102,22 @@ async def test_a_run_that_warned_is_not_taught(curate, world, tmp_path):
     assert why.startswith("a run that warned: what was found for “Lund” is not summarised")
 
 
+async def test_a_repaired_summary_is_the_sentence_that_a_record_names(curate, world, tmp_path):
+    def blind(call):
+        return {"statements": [] if "<entity>Lund" in call.prompt else facts_in(call.prompt)}
+
+    meta = {"supporting_facts": [["Lund", 2], ["Lund", 9], ["Boats", 0]]}  # its heading is 0
+    asked = [record("a", "Lund", meta=meta), record("b", "Lund", meta={"supporting_facts": 1})]
+    await curate(asked, world(Summary=blind), settings=(*SETTINGS, "rounds=3"))
+    repaired = {
+        sample.meta["question"]: json.loads(sample.target)["statements"][0]["sentence"]
+        for sample in every_sample(tmp_path / "out")
+        if sample.meta["class"] == "repaired"
+    }
+    whole = "# Lund Lund is a town in Sweden. It has a cathedral."
+    assert repaired == {"a": "It has a cathedral.", "b": whole}
+
+
 async def test_a_judge_says_what_is_right_where_one_is_named(curate, world, tmp_path):
     judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
     card, _ = await curate([record("a", "Sweden"), record("b", "Norway")], world(), judge=judge)
@@ -137,6 +153,10 @@ async def test_what_cannot_be_curated_is_reported(curate, world, tmp_path):
         ("首都は東京です。", "東京です", "東京", True),
         ("수도는 서울은 아니다.", "", "서울", True),
         ("鲁迅于1881年出生在绍兴。", "", "兴绍", False),
+        ("Évariste Galois.", "", "Éva", False),
+        ("It was Éva.", "", "Éva", True),
+        ("Évaは来た。", "", "Éva", True),
+        ("They met in Malmö.", "", "Malm", False),
     ],
 )
 def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
@@ -300,6 +320,10 @@ async def test_a_summary_that_missed_the_gold_is_repaired(answered, world, golds
     found = await draw_role_samples(first, named, tasks=["summarizer"])
     (stated,) = parse(of(found, "summarizer")["3.1"].target, Summary)[0].statements
     assert stated.sentence == "It has a cathedral."
+
+    blank = [*golds[:2], GoldDocument("lund", "Lund", (" ",))]
+    found = await draw_role_samples(first, blank, tasks=["summarizer"])
+    assert classes(found, "summarizer")[2] == "nothing, of a gold"
 
     unread = [*golds[:2], GoldDocument("sweden", "Lund")]
     found = await draw_role_samples(first, unread, tasks=["summarizer"])

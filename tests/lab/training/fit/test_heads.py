@@ -114,10 +114,18 @@ def test_another_training_is_refused_in_the_same_folder(data, base, trained):
         train(data, base, trained, (*SETTINGS, "steps=7"))
 
 
-@pytest.mark.parametrize("setting", ["warmup=1", "batch=0"])
+@pytest.mark.parametrize("setting", ["warmup=1", "opening=1.5", "unanswered=1", "batch=0"])
 def test_a_number_that_none_can_be_is_refused(data, base, tmp_path, setting):
     with pytest.raises(UsageError, match=setting.partition("=")[0]):
         train(data, base, tmp_path, (*SETTINGS, setting))
+
+
+def test_a_verifier_draws_no_passages_and_either_may_open_until_the_end(data, base, tmp_path):
+    from colligate.lab.training.heads import RerankerFit, VerifierFit
+
+    with pytest.raises(UsageError, match="distractors"):
+        train(data, base, tmp_path, ("distractors=3",), kind="verifier")
+    assert RerankerFit(opening=1).opening == VerifierFit(opening=1).opening == 1
 
 
 def test_a_line_that_is_no_pair_is_named(base, tmp_path):

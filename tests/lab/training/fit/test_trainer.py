@@ -209,17 +209,24 @@ def test_the_newest_that_is_whole_counts_and_those_half_written_are_removed(tmp_
     ten, torn = checkpoint(tmp_path, 10), checkpoint(tmp_path, 30, whole=False)
     being_marked = checkpoint(tmp_path, 40)
     (being_marked / MARK).rename(being_marked / f"{MARK}.new")
-    cut_off = checkpoint(tmp_path, 50)
-    (cut_off / "global" / "rank_0.pt").write_bytes(b"stat")
+    (ten / ".DS_Store").touch()  # a file more does not matter
     (tmp_path / "checkpoint-final").mkdir()
     assert find_checkpoint(tmp_path, notes.append) == ten
     assert not torn.exists()
     assert not being_marked.exists()
-    assert not cut_off.exists()
     assert sorted(note.text.partition(" was")[0] for note in notes) == [
         "checkpoint-30",
         "checkpoint-40",
-        "checkpoint-50",
     ]
     assert find_checkpoint(tmp_path, notes.append) == ten
-    assert len(notes) == 3
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize("file", ["global/rank_0.pt", MARK])
+def test_one_that_was_damaged_later_is_named_and_stays(tmp_path: Path, file: str) -> None:
+    checkpoint(tmp_path, 10)
+    damaged = checkpoint(tmp_path, 20) / file
+    damaged.write_bytes(damaged.read_bytes()[:3])
+    with pytest.raises(ColligateError, match=r"checkpoint-20 is damaged"):
+        find_checkpoint(tmp_path, print)
+    assert damaged.exists()
