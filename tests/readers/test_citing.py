@@ -118,7 +118,7 @@ async def test_a_quote_is_found_where_it_is(cited, statement, how):
 async def test_a_statement_without_a_located_quote_has_no_citation(cited, quote, passage):
     found = await cited(said(passage, quote, "It is so."))
     assert (found.text, found.citations) == ("", ())
-    assert "no passage holds the quote" in found.dropped[0]
+    assert "no single passage is known for the quote" in found.dropped[0]
     marked = await cited(said(1, PAYS, "The rent is 900 euros."), said(passage, quote, "So."))
     assert marked.text == f"The rent is 900 euros. [1] So. {UNCITED}"
 

@@ -333,7 +333,7 @@ def _read_number(text: str, number: _Piece, words: _Words) -> Quantity:
         readings.append(_make_years(int(written), int(written)))
     elif bare and (before := _CENTURY.search(text, max(0, start - 5), start)):
         centuries = [int(before[1])] if before[1] else [18, 19, 20]
-        years = [100 * each + int(values[0]) for each in centuries if values]
+        years = [100 * each + int(values[0]) for each in centuries if values and values[0] < 100]
         readings += [_make_years(year, year) for year in years]
     if bare and (more := _TO.match(text, end)):  # "3 to 15 percent"
         follows += _follow(text, more.end(), words, money)

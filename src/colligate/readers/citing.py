@@ -127,7 +127,9 @@ class _Placed:
     @property
     def problem(self) -> str:
         """Why the sentence has no place."""
-        return f"a citation was dropped: no passage holds the quote “{_cut(self.lost)}”"
+        return (
+            f"a citation was dropped: no single passage is known for the quote “{_cut(self.lost)}”"
+        )
 
     def state(self) -> Stated:
         """Return the statement; without all its numbers and dates its places are unclear."""

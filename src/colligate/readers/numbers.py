@@ -86,7 +86,7 @@ def find_missing_values(
     return list(dict.fromkeys(statement[each.start : each.end] for each in missing))
 
 
-_LONGEST_YEAR, _LONGEST_MONTH = 365, 30  # days from the first to the last of one
+_LONGEST_YEAR, _LONGEST_MONTH, _SHORTEST_MONTH = 365, 30, 27  # days from first to last
 
 
 class _Held:
@@ -98,6 +98,7 @@ class _Held:
         self._names: set[str] = set()
         self._years: set[int] = set()
         self._amounts: dict[Unit, set[Decimal]] = defaultdict(set)
+        self._dates: dict[Unit, set[tuple[Decimal, Decimal]]] = defaultdict(set)  # first, last day
 
     def add(self, stated: Quantities) -> None:
         """Add what a text states."""
@@ -109,12 +110,18 @@ class _Held:
     def add_amounts(self, amounts: Iterable[Amount]) -> None:
         """Add amounts, and what they say in part: a date its day, a percentage a number."""
         for each in amounts:
+            if each.unit in (DATE, DAY):
+                first = each.value - each.step / 2
+                self._dates[each.unit].add((first, first + each.step))
+                day = date.fromordinal(int(first))
+                if each.step <= _LONGEST_MONTH:
+                    at = _any_year(day)
+                    self._dates[DAY].add((at, at + min(each.step, _SHORTEST_MONTH)))
+                elif each.step <= _LONGEST_YEAR:
+                    self._years.add(day.year)
+                continue
             self._amounts[each.unit].add(each.value)
-            if each.unit == DATE and each.step <= _LONGEST_YEAR:
-                day = date.fromordinal(int(each.value))
-                self._years |= {day.year} if each.step > _LONGEST_MONTH else set()
-                self._amounts[DAY] |= {_any_year(day)} if each.step <= _LONGEST_MONTH else set()
-            elif each.unit == PERCENT:
+            if each.unit == PERCENT:
                 self._amounts[""].add(each.value / 100)
             elif not each.unit and each.value < 1:
                 self._amounts[PERCENT].add(each.value * 100)
@@ -136,6 +143,8 @@ class _Held:
     def has(self, amount: Amount) -> bool:
         """Return whether the sources have what rounds to an amount."""
         half = amount.step / 2
+        if amount.unit in (DATE, DAY):
+            return self._has_date(amount.unit, amount.value - half, amount.value + half)
         # Units that must be converted come last: pint takes long to import.
         for unit in sorted(self._amounts, key=lambda unit: bool(unit) + (unit != amount.unit)):
             if line := _convert(amount.unit, unit):
@@ -144,12 +153,18 @@ class _Held:
                 slack = Decimal(0) if line == _SAME else Decimal("1e-9") * abs(high)
                 if any(low - slack <= value <= high + slack for value in self._amounts[unit]):
                     return True
-        if amount.unit != DATE or amount.step > _LONGEST_MONTH:
-            return False
+        return False
+
+    def _has_date(self, unit: Unit, first: Decimal, last: Decimal) -> bool:
+        """Return whether all days of a date of the sources are among these."""
+        if any(first <= low and high <= last for low, high in self._dates[unit]):
+            return True
         # "December 31, 2022 and 2021"; a row may have the day, and the head of its table the year.
-        day = date.fromordinal(int(amount.value))
-        low, high = _any_year(day) - half, _any_year(day) + half
-        return day.year in self._years and any(low <= at <= high for at in self._amounts[DAY])
+        day = date.fromordinal(int(first))
+        if unit == DAY or last - first > _LONGEST_MONTH or day.year not in self._years:
+            return False
+        at = _any_year(day)
+        return self._has_date(DAY, at, at + last - first)
 
 
 def _any_year(day: date) -> Decimal:

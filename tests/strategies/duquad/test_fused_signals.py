@@ -74,28 +74,39 @@ LONG = "The mill is old and grey. " * 60
 async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_the_others(
     scored, passages
 ):
-    read, seen = [], []
+    read = []
 
     def likely(prefix, continuation):
         read.append(prefix)
         return likelihood(prefix, continuation)
 
-    def watching(prompt, spans):
-        seen.extend(prompt[start:end] for start, end in spans)
-        return attention(prompt, spans)
-
     lease, rules = passages
     book = make(f"The book begins so. {LONG}", "Book", "book")
     given = [lease, book.passage(book.span(0, len(book))), rules]
     fused, run, _ = await scored(
-        given=given, likelihood=likely, attention=watching, context_tokens=250
+        given=given, likelihood=likely, attention=attention, context_tokens=250
     )
     assert fused.missing == ()
     assert fused.signals["likelihood"] == (-1.5, -4.0, -4.0)
-    for text in (read[1], seen[1]):
-        assert "The book begins so." in text
-        assert len(text) < len(LONG)
+    assert "The book begins so." in read[1]
     assert read[1].endswith("Question: ")
-    assert run.warnings == (
-        "attention is taken to the beginnings of long texts: scripted holds no more",
-    )
+    assert len(read[1]) < len(LONG)
+    lease, book, rules = fused.signals["attention"]
+    assert book == min(lease, rules) < max(lease, rules)
+    warning = "no attention is taken to 1 of 3 texts: they do not fit the window of scripted"
+    assert run.warnings == (warning,)
+
+
+async def test_the_least_similar_are_left_out_of_attention_where_not_all_fit(scored, passages):
+    seen = []
+
+    def watching(prompt, spans):
+        seen.append([prompt[a:b].split("\n")[0] for a, b in spans])
+        return [0.1] * len(spans)
+
+    books = [make(f"{title}. {LONG[:600]}", title, title) for title in ("One", "Two")]
+    given = [*(each.passage(each.span(0, len(each))) for each in books), passages[0]]
+    for order in (given, given[::-1]):
+        await scored(given=order, attention=watching, context_tokens=260)
+    assert [sorted(each)[0] for each in seen] == ["Lease", "Lease"]
+    assert [len(each) for each in seen] == [2, 2]

@@ -43,8 +43,10 @@ def test_only_sentences_within_the_passage():
     assert [made.slice(span) for span in spans] == ["The mill is old.", "It stands by the lake."]
 
 
-def test_words_are_those_of_the_search_without_articles():
-    assert distinct_words("The $900, an ATLAS, 1.5 %") == {"900", "atlas", "1.5"}
+def test_words_are_compared_as_squad_does_and_numbers_keep_sign_and_decimals():
+    assert distinct_words("The “U.S.” $900, an ATLAS") == {"us", "900", "atlas"}
+    assert distinct_words("-1.5 or (−2), 1,5; 3,487,000.") == {"-1.5", "or", "-2", "1,5", "3487000"}
+    assert distinct_words("長い文書") == {"長", "い", "文", "書"}
     text = "The base rate is 15 percent. It is old. The surcharge is 1.5 percent."
     assert shown("1.5 percent", 1, text) == ["The surcharge is 1.5 percent."]
 

@@ -61,6 +61,9 @@ def test_a_long_outline_loses_subsections_first_then_sections():
     [
         ("['Work']", ("Work",)),
         ('["work", "ABSTRACT"]', ("abstract", "Work")),
+        ("[Work, Death]", ("Work", "Death")),
+        ("[“Work”, “Early life”]", ("Early life", "Work")),
+        ("Titles: [Work]", ("Work",)),
         ("Titles: ['Section3: Death'].", ("Death",)),
         ('{"selected_titles": ["Death"]}', ("Death",)),
         ('[{"selected_titles": ["Death"]}, {"selected_titles": []}]', ("Death",)),

@@ -57,6 +57,8 @@ def test_actions_are_read_and_nothing_is_left_over():
         ("[ANSWER] It opened in", ()),
         ("[ANSWER] 3: Something that no node says", (3,)),  # the id counts
         ("[ANSWER] 3.5 million people", ()),
+        ("[ANSWER] 3-4", (3, 4)),
+        ("[ANSWER] 3-1961", (3,)),  # no range of what is shown
         ("Answer: it opened in 1961", ()),
         ("[ANSWER] 3: He cannot answer for it", (3,)),  # a paragraph with these words
     ],

@@ -407,6 +407,15 @@ async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     )
 
 
+async def test_where_nothing_works_not_every_document_is_tried(make_run):
+    failure = ServerFailed("the server failed", "503")
+    run, model = make_run(Stations(300), lambda c: failure if who(c) == "agent" else gauges(c))
+    answer = await SPDRAG(concurrency=4).answer(QUESTION, run)
+    assert not answer.found
+    assert by_role(model)["agent"] < 30
+    assert any("300 documents could not be read" in warning for warning in run.warnings)
+
+
 # The synthesis, level by level
 
 
@@ -444,6 +453,22 @@ async def test_a_forced_group_beyond_the_window_keeps_the_most_relevant_and_says
     assert 0 < len(titles) < 60
     assert titles[0] == "Station 25"
     assert answer.found
+
+
+async def test_a_report_that_does_not_fit_costs_no_report_that_does(make_run):
+    def say(call):
+        reply = gauges(call)
+        if who(call) == "agent" and "Station 1" in call.prompt:
+            said = json.loads(reply)
+            report = said["findings"] + "\n2. Found: " + "much " * 20_000
+            return json.dumps({**said, "findings": report, "relevance": 1.0})
+        return reply
+
+    run, model = make_run(Stations(4), say, context_tokens=9000, embedder=ByWords())
+    await SPD.answer(QUESTION, run)
+    assert events(run, Pruned)
+    titles = {title for _, title, _ in shown(model.calls[-1].prompt)}
+    assert titles == {"Station 0", "Station 2", "Station 3"}
 
 
 async def test_a_synthesis_that_fails_loses_no_findings(make_run):

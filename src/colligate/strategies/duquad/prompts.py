@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from colligate.core.prompts import (
 )
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
-from colligate.library.bm25 import split_words
+from colligate.documents.tokens import CJK
 from colligate.models import Message
 from colligate.models.structured import repair_json
 
@@ -80,7 +81,8 @@ def find_important(reply: str, shown: Collection[int], most: int = 3) -> tuple[i
     if it does neither.
     """
     for value in reversed(_NAMED.findall(reply)):
-        numbers = [int(number) for number in _WHOLE.findall(value)]
+        listed = repair_json(value if value.startswith("[") else f"[{value}]")
+        numbers = [number for item in _flat(listed) if (number := read_document_number(item))]
         if numbers or _EMPTY.match(value):
             return tuple(dict.fromkeys(n for n in numbers if n in shown))[:most]
     marks = (int(number) for mark in _CITED.findall(reply) for number in _DIGITS.findall(mark))
@@ -103,11 +105,8 @@ def read_document_number(item: object) -> int | None:
     return int(match[1]) if match else None
 
 
-_NAMED = re.compile(
-    r"""important_docs["'“”]?\s*:\s*(\[(?:[^][{}]|\[[^][{}]*\]?){0,400}\]?|[^\s,{}]{1,20})"""
-)
+_NAMED = re.compile(r"""important_docs["'“”]?\s*:\s*([^{}]{1,400})""")
 _EMPTY = re.compile(r"\[[\s\[]*\]")
-_WHOLE = re.compile(r"(?<![\w.-])\d{1,6}(?!\w|\.[1-9])")
 _DOC = r"doc(?:ument)?[\s_#]*(?:number)?[\s_#]*"
 _CITED = re.compile(
     rf"\[\s*{_DOC}\d{{1,6}}(?:\s*[,;&]\s*(?:{_DOC})?\d{{1,6}})*\s*\]", re.IGNORECASE
@@ -115,6 +114,10 @@ _CITED = re.compile(
 _DIGITS = re.compile(r"\d+")
 _QUOTED = re.compile(r"[\"“]([^\"“”]{12,400})[\"”]")  # shorter words stand in many documents
 _NUMBER = re.compile(rf"[\W_]*(?:{_DOC})?[\W_]*(?<!-)(\d{{1,6}})(?:\.0)?(?!\w|\.\d)", re.IGNORECASE)
+
+
+def _flat(value: object) -> list[object]:
+    return [item for each in value for item in _flat(each)] if isinstance(value, list) else [value]
 
 
 # The DocScores (Figure 8, equation 5)
@@ -250,6 +253,9 @@ def render_debate(kept: Mapping[int, float], logs: Sequence[tuple[str, str]]) ->
 # Evidence sentences of a kept document (section 3.3)
 
 _ARTICLES = frozenset(("a", "an", "the"))
+_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]+")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_IN_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)|(?<![\w.)])-(?=[$€£¥]?\d)")
 
 
 def find_evidence_sentences(
@@ -257,8 +263,8 @@ def find_evidence_sentences(
 ) -> list[Span]:
     """Return the `most` sentences with most of the answer's distinct words, in document order.
 
-    The paper does not define overlap: words are those of the search, without articles. Of equal
-    sentences the earlier one is taken; if no sentence shares a word, the first ones are.
+    The paper does not define overlap: words are those of SQuAD's normalisation. Of equal sentences
+    the earlier one is taken; if no sentence shares a word, the first ones are.
     """
     wanted = distinct_words(answer)
     sentences = sentence_spans(document, within)
@@ -268,5 +274,17 @@ def find_evidence_sentences(
 
 
 def distinct_words(text: str) -> set[str]:
-    """Return the words of a text in lower case, without articles."""
-    return {word.casefold() for word in split_words(text)} - _ARTICLES
+    """Return the words of a text as SQuAD compares them: lower case, no punctuation, no articles.
+
+    Characters of scripts without blanks count one by one. A number keeps its sign and its decimals.
+
+    >>> sorted(distinct_words("The U.S. and an atlas, -1.5"))
+    ['-1.5', 'and', 'atlas', 'us']
+    """
+    folded = unicodedata.normalize("NFKC", text).lower().replace("\N{MINUS SIGN}", "-")
+    folded = _THOUSANDS.sub("", folded)
+    marks = {match.start() for match in _IN_NUMBER.finditer(folded)}
+    bare = "".join(
+        c for at, c in enumerate(folded) if at in marks or unicodedata.category(c)[0] not in "PS"
+    )
+    return set(_WORD.findall(bare)) - _ARTICLES

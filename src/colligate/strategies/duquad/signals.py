@@ -19,7 +19,7 @@ from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, ModelError
 from colligate.library.ranking import standardise
-from colligate.models import Capability, Role
+from colligate.models import Capability, Message, Role
 
 _SPARE = 12  # tokens beside a document: our words around it, and marks that a model adds
 
@@ -80,7 +80,8 @@ async def fuse_signals(
             elif signal is Signal.LIKELIHOOD:
                 phi[signal] = found["likelihood"] = await score_likelihood(question, passages, run)
             else:
-                found["attention"] = await score_attention(question, passages, run)
+                likeness = found.get("similarity") or found.get("likelihood") or [0] * len(passages)
+                found["attention"] = await score_attention(question, passages, likeness, run)
                 phi[signal] = found["contrast"] = contrast(found["attention"])
         except (ModelError, BudgetExceeded) as error:
             missing.append(signal)
@@ -166,23 +167,43 @@ async def _cut(passage: Passage, most: int, run: Run) -> Passage:
 # Attention contrast (section 3.1.3, Appendices H and I)
 
 
-async def score_attention(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+async def score_attention(
+    question: str, passages: Sequence[Passage], likeness: Sequence[float], run: Run
+) -> list[float]:
     """Return a_i: the mean attention of the last token of [Q; D_1; ...; D_N; Q] to each document.
 
-    Of documents that do not fit the scorer's window together only the beginnings are there.
+    Documents that do not fit the scorer's window beside those with more `likeness` get the least of
+    all.
     """
+    places = list(range(len(passages)))
     try:
-        return await run.attention(*build_attention_prompt(question, passages))
+        values = await run.attention(*build_attention_prompt(question, passages))
     except ContextTooSmall:
-        if run.model(Role.SCORER).context_tokens is None:
+        places = sorted(await _fit(question, passages, likeness, run))
+        if not 0 < len(places) < len(passages):
             raise
-        room = await _count_room(f"{question} {question}", run)
-        most = room // len(passages) - _SPARE
-        cut = [await _cut(each, most, run) for each in passages]
-        values = await run.attention(*build_attention_prompt(question, cut))
-        name = run.model(Role.SCORER).name
-        run.warn(f"attention is taken to the beginnings of long texts: {name} holds no more")
-        return values
+        kept = [passages[at] for at in places]
+        values = await run.attention(*build_attention_prompt(question, kept))
+        run.warn(
+            f"no attention is taken to {len(passages) - len(kept)} of "
+            f"{pluralize(len(passages), 'text')}: they do not fit the window of "
+            f"{run.model(Role.SCORER).name}"
+        )
+    found = dict(zip(places, values, strict=True))
+    return [found.get(at, min(values)) for at in range(len(passages))]
+
+
+async def _fit(
+    question: str, passages: Sequence[Passage], likeness: Sequence[float], run: Run
+) -> list[int]:
+    """Return the places of the documents that the scorer's window holds, the likest first."""
+    kept: list[int] = []
+    for place in sorted(range(len(passages)), key=lambda at: -likeness[at]):
+        text, _ = build_attention_prompt(question, [passages[at] for at in (*kept, place)])
+        room = await run.room(Role.SCORER, [Message("user", text)], 0)
+        if room is None or room >= 0:
+            kept.append(place)
+    return kept
 
 
 def contrast(attention: Sequence[float]) -> list[float]:

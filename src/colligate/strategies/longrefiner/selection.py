@@ -39,7 +39,6 @@ hold the answer. If none is, reply with []."""
 
 _PREFIX = re.compile(r"^\s*(?:title|(?:sub-?)?section\s*\d*)\s*:\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"^\s*\d+[.)]\s+")
-_LIST = re.compile(r"""[\[{]\s*[\[{"'\]}]""")  # not "[2023]", as a title may have
 _STRING = re.compile(  # in single quotes, one that no comma or bracket follows is an apostrophe
     r"""\"(?:\\.|[^"\\])*\"|(?<!\w)'((?:\\.|[^'\\\n]|'(?!\s*[],}:]))*)'(?=\s*[],}:])"""
 )
@@ -97,14 +96,14 @@ def parse_titles(reply: str, article: Article) -> tuple[int, ...]:
     means all nodes of that title.
     """
     titles = _find_titles(article)
-    chosen = {node for name in _read_names(reply) for node in _match_title(name, titles)}
+    chosen = {node for name in _read_names(reply, titles) for node in _match_title(name, titles)}
     return tuple(sorted(chosen))
 
 
 def find_unknown_titles(reply: str, article: Article) -> tuple[str, ...]:
     """Return the names in a reply that are not titles of the document, as they are written."""
     titles = _find_titles(article)
-    names = (name for name in _read_names(reply) if name.strip())
+    names = (name for name in _read_names(reply, titles) if name.strip())
     return tuple(name for name in names if not _match_title(name, titles))
 
 
@@ -141,13 +140,23 @@ def _match_title(name: str, titles: Mapping[int, str]) -> set[int]:
     return same
 
 
-def _read_names(reply: str) -> list[str]:
-    """Return the strings of the list in a reply, with apostrophes inside them, or its lines."""
-    begin = _LIST.search(reply)
+def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
+    """Return the strings of the list in a reply, or its lines if only these are titles.
+
+    The list is read with apostrophes inside its strings, and as it is written, with a mark left
+    out; the reading with more titles counts.
+    """
+
+    def count(names: Sequence[str]) -> int:
+        return len({node for name in names for node in _match_title(name, titles)})
+
+    lines = [line.strip(" -*•'\"`") for line in reply.splitlines()]
+    begin = min((at for at in (reply.find("["), reply.find("{")) if at >= 0), default=None)
     if begin is None:
-        return [line.strip(" -*•'\"`") for line in reply.splitlines()]
-    listed = _STRING.sub(_quote_doubly, reply[begin.start() :])
-    return list(_iterate_strings(repair_json(listed)))
+        return lines
+    readings = _STRING.sub(_quote_doubly, reply[begin:]), reply[begin:]
+    names = max((list(_iterate_strings(repair_json(each))) for each in readings), key=count)
+    return lines if count(lines) and not count(names) else names
 
 
 def _quote_doubly(string: re.Match[str]) -> str:

@@ -139,13 +139,13 @@ def router_messages(question: str, shown: str) -> list[Message]:
 def parse_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     """Read the actions of a reply and check them against the rules.
 
-    A missing colon, several ids after one tag, several tags on one line and missing
+    A missing colon, several ids or a range after one tag, several tags on one line and missing
     brackets are accepted. The words after an id are not compared with the node's.
     """
     actions: list[tuple[Tag, int]] = []
     dropped = []
     for line in reply.splitlines():
-        found = list(_read_actions(line))
+        found = list(_read_actions(line, subtree))
         if not found and _REFUSED.search(line):
             return RouterDecision(refused=True)
         if not found and line.strip():
@@ -158,23 +158,32 @@ _REFUSED = re.compile(r"cannot answer|\[REFUSE\]", re.IGNORECASE)
 _START = re.compile(r"[^\w\[]*")  # a bullet, a quotation mark
 _ACTION = re.compile(
     r"\[?(answer|expand)\]?[\s:]*(?:id\b[\s:]*)?"
-    r"(\[?-?\d+\]?(?:\s*(?:,|and)\s*\[?\d+\]?(?!\w|\.\d))*)"
+    r"(\[?-?\d+(?:[-–]\d+)?\]?(?:\s*(?:,|and)\s*\[?\d+(?:[-–]\d+)?\]?(?!\w|\.\d))*)"
     r"(?!\w|\.\d)\s*(:?)",
     re.IGNORECASE,
 )
-_ID = re.compile(r"-?\d+")
+_IDS = re.compile(r"(-?\d+)(?:[-–](\d+))?")
 
 
-def _read_actions(line: str) -> Iterator[tuple[Tag, int]]:
+def _read_actions(line: str, subtree: SubTree) -> Iterator[tuple[Tag, int]]:
     """Yield the actions at the start of a line. Text after a colon is the node's own."""
     start = _START.match(line)
     at = start.end() if start else 0
     while found := _ACTION.match(line, at):
-        for node in _ID.findall(found[2]):
-            yield Tag(found[1].lower()), int(node)
+        for first, last in _IDS.findall(found[2]):
+            for node in _list_ids(first, last, subtree):
+                yield Tag(found[1].lower()), node
         if found[3]:
             return
         at = found.end()
+
+
+def _list_ids(first: str, last: str, subtree: SubTree) -> list[int]:
+    """Return the visible nodes of a range if it has two visible ends, otherwise the first id."""
+    start, end = int(first), int(last or first)
+    if start < end and subtree.visible.issuperset((start, end)):
+        return [node for node in sorted(subtree.visible) if start <= node <= end]
+    return [start]
 
 
 # The paper's other form (Table 4): the same lines, enclosed in one element for each tag

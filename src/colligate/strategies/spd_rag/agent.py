@@ -327,6 +327,7 @@ VERSION = 8
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"
+_HOPELESS = 20  # failures without a document read: the server is down, or the key is wrong
 
 
 async def read_all(
@@ -334,22 +335,28 @@ async def read_all(
 ) -> list[AgentEnded]:
     """Return the outcome of each document, in their order; those of an interrupted run are known.
 
-    Further documents are not begun after the token budget refused an agent its first call.
+    Further documents are not begun after the token budget refused an agent its first call, or
+    after many failed and none was read.
     """
-    total, done, spent = len(documents), 0, False
+    total, done, spent, failed, hopeful = len(documents), 0, False, 0, False
     run.emit(Progressed(_PHASE, 0, total))
 
     async def read(info: DocumentInfo) -> AgentEnded:
-        nonlocal done, spent
+        nonlocal done, spent, failed, hopeful
         key = _key(agent, info, run)
         kept = await asyncio.to_thread(run.store.get, key)
         if isinstance(kept, dict):
             outcome = replace(_STORED.validate_python(kept), kept=True)
         elif spent:
             outcome = AgentEnded(info.id, info.full_title, Status.UNREAD)
+        elif failed >= _HOPELESS and not hopeful:
+            why = f"not begun, as the {failed} before it failed"
+            outcome = AgentEnded(info.id, info.full_title, Status.FAILED, problem=why)
         else:
             outcome = await agent.read(info, run)
             spent |= outcome.status is Status.UNREAD and not outcome.turns
+            failed += outcome.status in (Status.FAILED, Status.MALFORMED)
+            hopeful |= outcome.status is Status.READ
             if outcome.status is Status.READ:
                 made = _STORED.dump_python(outcome, mode="json")
                 await asyncio.to_thread(run.store.put, key, made, [info.id])

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -223,9 +222,11 @@ class Synthesis:
         most, left = self._room, self.run.tokens.left
         if left is not None:
             most = min(most, left - min(_BESIDE, left // 2))
-        order = sorted(range(len(batch)), key=lambda at: -batch[at].relevance)
-        used = accumulate(tokens[at] for at in order)
-        kept = {at for at, total in zip(order, used, strict=True) if total <= most}
+        kept, used = set(), 0
+        for at in sorted(range(len(batch)), key=lambda at: -batch[at].relevance):
+            if used + tokens[at] <= most:
+                kept.add(at)
+                used += tokens[at]
         if len(kept) == len(batch):
             return list(batch)
         left_out = [each for at, each in enumerate(batch) if at not in kept]
