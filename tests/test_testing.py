@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 from colligate.core import Answer, Calls, Needs, Run
 from colligate.errors import UsageError
 from colligate.models import ChatRequest, Completion, Message
-from colligate.testing import (
-    ScriptedModel,
-    backend_suite,
-    check_completion,
-    check_embedding,
-    check_reranking,
-    check_stream,
-    check_token_spans,
-    embedder_suite,
-    reranker_suite,
-    strategy_suite,
-)
+from colligate.testing import ScriptedModel, backend_suite, strategy_suite
+from colligate.testing.backends import check_completion, check_stream, check_token_spans
 from support.models import HELLO, ask
 
 
@@ -82,30 +70,6 @@ async def test_a_broken_chat_model_fails(model, check):
     assert check in backend_suite
     with pytest.raises(AssertionError):
         await check(model())
-
-
-class Unscaled:
-    """An embedder whose vectors are not of unit length, and a reranker that ignores the query."""
-
-    name = "unscaled"
-    dimension = 2
-
-    async def embed(self, texts: Any, kind: str = "passage") -> Any:
-        await asyncio.sleep(0)
-        return np.full((len(texts), 2), 3, np.float32)
-
-    async def score(self, query: str, texts: Any) -> list[float]:
-        return [0.0] * len(texts)
-
-    async def aclose(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("check", [check_embedding, check_reranking])
-async def test_a_broken_embedder_or_reranker_fails(check):
-    assert check in embedder_suite + reranker_suite
-    with pytest.raises(AssertionError):
-        await check(Unscaled())
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from colligate.models import Capability, ChatModel, ChatRequest, Embedder, Reranker
@@ -19,19 +21,7 @@ from colligate.models.openai_http import Policy
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import pull
-from colligate.testing import (
-    ScriptedModel,
-    backend_suite,
-    embedder_suite,
-    reranker_suite,
-)
-
-Suite = tuple[Callable[..., Awaitable[None]], ...]
-
-
-def each_of(suite: Suite) -> pytest.MarkDecorator:
-    ids = [check.__name__.removeprefix("check_") for check in suite]
-    return pytest.mark.parametrize("check", suite, ids=ids)
+from colligate.testing import ScriptedModel, backend_suite
 
 
 def say(asked: Any) -> str:
@@ -79,7 +69,7 @@ async def chat_model(
     await model.aclose()
 
 
-@each_of(backend_suite)
+@pytest.mark.parametrize("check", backend_suite, ids=lambda check: check.__name__[6:])
 async def test_chat_model(chat_model, check):
     assert Capability.STRUCTURED in chat_model.capabilities
     await check(chat_model)
@@ -104,9 +94,32 @@ async def embedder(
     await embedder.aclose()
 
 
-@each_of(embedder_suite)
-async def test_embedder(embedder, check):
-    await check(embedder)
+async def test_rows_are_of_unit_length_in_order_whatever_else_is_embedded(embedder):
+    assert isinstance(embedder, Embedder)
+    assert embedder.name
+    texts = [f"text number {number}" for number in range(24)]
+    rows = await embedder.embed(texts)
+    assert rows.shape == (24, embedder.dimension)
+    assert rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    alone = np.vstack([await embedder.embed([text]) for text in texts[:8]])
+    assert np.allclose(rows[:8], alone, atol=1e-6)
+    assert len({row.tobytes() for row in rows[:10]}) == 10
+    parts = await asyncio.gather(*(embedder.embed(texts[at : at + 8]) for at in (0, 8, 16)))
+    assert np.allclose(np.vstack(parts), rows, atol=1e-6)
+
+
+async def test_queries_and_passages_are_compared_in_one_space(embedder):
+    [query] = await embedder.embed(["a red bridge"], "query")
+    passages = await embedder.embed(["Otters eat fish.", "a red bridge"], "passage")
+    assert (passages @ query).argmax() == 1
+
+
+async def test_empty_very_long_and_odd_texts_have_vectors_too(embedder):
+    rows = await embedder.embed(["", " ", "\x00", "caf\udce9", "東京の橋 🙂", "long " * 3000])
+    assert rows.shape == (6, embedder.dimension)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert (await embedder.embed([])).shape == (0, embedder.dimension)
 
 
 @pytest.fixture(
@@ -135,6 +148,17 @@ async def reranker(
     await reranker.aclose()
 
 
-@each_of(reranker_suite)
-async def test_reranker(reranker, check):
-    await check(reranker)
+async def test_texts_about_the_question_score_higher_in_any_order(reranker):
+    assert isinstance(reranker, Reranker)
+    assert reranker.name
+    query = "What do otters eat?"
+    texts = ["The bridge was opened in 1932.", "Otters eat fish.", "What otters do is eat fish."]
+    scores = await reranker.score(query, texts)
+    assert len(scores) == 3
+    assert min(scores[1:]) > scores[0]
+    assert np.allclose(await reranker.score(query, texts[::-1]), scores[::-1], atol=0.02)
+
+
+async def test_no_text_an_empty_text_and_odd_texts_are_scored(reranker):
+    assert await reranker.score("question", []) == []
+    assert len(await reranker.score("caf\udce9", ["", "caf\udce9", "東京の橋 🙂"])) == 3

@@ -61,7 +61,8 @@ def make_run():
 
     def make(sources, replies=(), *, max_tokens=None, reranker=None, embedder=None, **options):
         options.setdefault("capabilities", (Capability.CHAT, Capability.STRUCTURED))
-        model = ScriptedModel(replies, **options)
+        given = {name: value for name, value in options.items() if value is not None}
+        model = ScriptedModel(replies, **given)
         run = Run(
             sources,
             {Role.READER: model},

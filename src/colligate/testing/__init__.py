@@ -11,26 +11,8 @@ async def test_my_strategy(check):
     await check()
 """
 
-from colligate.testing.backends import (
-    Reply,
-    ScriptedModel,
-    backend_suite,
-    check_completion,
-    check_embedding,
-    check_reranking,
-    check_stream,
-    check_token_spans,
-    embedder_suite,
-    reranker_suite,
-)
-from colligate.testing.strategies import (
-    FACT,
-    Case,
-    Given,
-    StrategyCheck,
-    list_ways,
-    strategy_suite,
-)
+from colligate.testing.backends import Reply, ScriptedModel, backend_suite
+from colligate.testing.strategies import FACT, Case, Given, list_ways, strategy_suite
 
 __all__ = [
     "FACT",
@@ -38,15 +20,7 @@ __all__ = [
     "Given",
     "Reply",
     "ScriptedModel",
-    "StrategyCheck",
     "backend_suite",
-    "check_completion",
-    "check_embedding",
-    "check_reranking",
-    "check_stream",
-    "check_token_spans",
-    "embedder_suite",
     "list_ways",
-    "reranker_suite",
     "strategy_suite",
 ]

@@ -1,8 +1,7 @@
-"""A model with scripted replies, and suites of what models, embedders and rerankers promise.
+"""A model with scripted replies, and the suite of what every model promises.
 
-Each check of `backend_suite`, `embedder_suite` or `reranker_suite` takes such an object and raises
-AssertionError if a promise of its protocol is broken. A chat model under test should answer in a
-few seconds.
+Each check of `backend_suite` takes a model and raises AssertionError if a promise of its protocol
+is broken. The model should answer in a few seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-import numpy as np
+from typing import TypedDict, Unpack
 
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import MissingCapability, ModelError, UsageError
@@ -26,34 +24,37 @@ from colligate.models.base import (
     ChatModel,
     ChatRequest,
     Completion,
-    Embedder,
     LabelModel,
     LabelOdds,
     LikelihoodModel,
     Message,
     OnToken,
     Prompt,
-    Reranker,
     Usage,
 )
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
 Reply = str | Completion | BaseException
 
-LikelihoodScript = Callable[[str, str], Sequence[float]]
-"""Takes prefix and continuation, returns a log-probability per token."""
-LabelScript = Callable[[Sequence[Message], Sequence[str], str], LabelOdds]
-"""Takes messages, labels and the forced beginning of the answer, returns the odds."""
-AttentionScript = Callable[[Prompt, Sequence[tuple[int, int]]], Sequence[float]]
-"""Takes prompt and spans, returns a number per span."""
+
+class Scripts(TypedDict, total=False):
+    """What a scripted model gives instead of words: functions of what it is asked.
+
+    `likelihood` takes prefix and continuation and returns a log-probability for each token;
+    `labels` takes messages, labels and the forced beginning of the reply; `attention` takes prompt
+    and spans and returns a number for each span.
+    """
+
+    likelihood: Callable[[str, str], Sequence[float]]
+    labels: Callable[[Sequence[Message], Sequence[str], str], LabelOdds]
+    attention: Callable[[Prompt, Sequence[tuple[int, int]]], Sequence[float]]
 
 
 class ScriptedModel:
     """Replies with the given replies in turn, or with what a function of the request returns.
 
     A reply is a text, a whole `Completion`, or an exception to raise. `calls` records every
-    request. `likelihood`, `labels` and `attention` are functions that return what those calls
-    return; each function that is given adds its capability.
+    request. Each of `scripts` adds its capability.
     """
 
     def __init__(
@@ -63,22 +64,14 @@ class ScriptedModel:
         *,
         capabilities: Iterable[Capability] = (Capability.CHAT,),
         context_tokens: int | None = None,
-        likelihood: LikelihoodScript | None = None,
-        labels: LabelScript | None = None,
-        attention: AttentionScript | None = None,
+        **scripts: Unpack[Scripts],
     ) -> None:
         self._reply = replies if callable(replies) else None
         self._replies = [] if callable(replies) else list(replies)
         self.name = name
         self.context_tokens = context_tokens
-        scripts = {
-            Capability.LIKELIHOOD: likelihood,
-            Capability.LABELS: labels,
-            Capability.ATTENTION: attention,
-        }
-        scripted = {capability for capability, script in scripts.items() if script is not None}
-        self.capabilities = frozenset(capabilities) | scripted
-        self._likelihood, self._labels, self._attention = likelihood, labels, attention
+        self.capabilities = frozenset({*capabilities, *map(Capability, scripts)})
+        self._scripts = scripts
         self.calls: list[ChatRequest] = []
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
@@ -114,18 +107,18 @@ class ScriptedModel:
         )
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        if self._likelihood is None:
+        if "likelihood" not in self._scripts:
             raise MissingCapability(f"{self.name} gives no likelihoods")
         await asyncio.sleep(0)
-        return [list(self._likelihood(prefix, continuation)) for prefix, continuation in pairs]
+        return [list(self._scripts["likelihood"](*pair)) for pair in pairs]
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        if self._labels is None:
+        if "labels" not in self._scripts:
             raise MissingCapability(f"{self.name} gives no label probabilities")
         await asyncio.sleep(0)
-        return self._labels(messages, labels, forced)
+        return self._scripts["labels"](messages, labels, forced)
 
     async def attention(
         self,
@@ -135,10 +128,10 @@ class ScriptedModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        if self._attention is None:
+        if "attention" not in self._scripts:
             raise MissingCapability(f"{self.name} gives no attention")
         await asyncio.sleep(0)
-        return list(self._attention(prompt, spans))
+        return list(self._scripts["attention"](prompt, spans))
 
     async def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
@@ -411,71 +404,3 @@ async def _error(call: Awaitable[object]) -> BaseException:
     except (Exception, asyncio.CancelledError) as error:
         return error
     raise AssertionError("an error was expected")
-
-
-# Checks of an embedder
-
-
-async def check_embedding(embedder: Embedder) -> None:
-    """Check that an embedder returns unit rows in order, whatever else is embedded with a text."""
-    assert isinstance(embedder, Embedder)
-    assert embedder.name
-    texts = [f"text number {number}" for number in range(24)]
-    rows = await embedder.embed(texts)
-    assert rows.shape == (24, embedder.dimension)
-    assert rows.dtype == np.float32
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
-    alone = np.vstack([await embedder.embed([text]) for text in texts[:8]])
-    assert np.allclose(rows[:8], alone, atol=1e-6)
-    assert len({row.tobytes() for row in rows[:10]}) == 10
-    parts = await asyncio.gather(*(embedder.embed(texts[at : at + 8]) for at in (0, 8, 16)))
-    assert np.allclose(np.vstack(parts), rows, atol=1e-6)
-
-
-async def check_query_embedding(embedder: Embedder) -> None:
-    """Check that queries and passages are compared in one space."""
-    [query] = await embedder.embed(["a red bridge"], "query")
-    passages = await embedder.embed(["Otters eat fish.", "a red bridge"], "passage")
-    assert (passages @ query).argmax() == 1
-
-
-async def check_embedding_any_text(embedder: Embedder) -> None:
-    """Check that empty, very long and odd texts have vectors too."""
-    rows = await embedder.embed(["", " ", "\x00", "caf\udce9", "東京の橋 🙂", "long " * 3000])
-    assert rows.shape == (6, embedder.dimension)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
-    assert (await embedder.embed([])).shape == (0, embedder.dimension)
-
-
-embedder_suite: tuple[Callable[[Embedder], Awaitable[None]], ...] = (
-    check_embedding,
-    check_query_embedding,
-    check_embedding_any_text,
-)
-
-
-# Checks of a reranker
-
-
-async def check_reranking(reranker: Reranker) -> None:
-    """Check that a reranker scores each text in order and prefers texts about the question."""
-    assert isinstance(reranker, Reranker)
-    assert reranker.name
-    query = "What do otters eat?"
-    texts = ["The bridge was opened in 1932.", "Otters eat fish.", "What otters do is eat fish."]
-    scores = await reranker.score(query, texts)
-    assert len(scores) == 3
-    assert min(scores[1:]) > scores[0]
-    assert np.allclose(await reranker.score(query, texts[::-1]), scores[::-1], atol=0.02)
-
-
-async def check_reranking_any_text(reranker: Reranker) -> None:
-    """Check that no text, an empty text and odd texts are accepted."""
-    assert await reranker.score("question", []) == []
-    assert len(await reranker.score("caf\udce9", ["", "caf\udce9", "東京の橋 🙂"])) == 3
-
-
-reranker_suite: tuple[Callable[[Reranker], Awaitable[None]], ...] = (
-    check_reranking,
-    check_reranking_any_text,
-)
