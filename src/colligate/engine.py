@@ -19,11 +19,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.events import Listener, Trace
 from colligate.core.run import Consent, Run, refuse
-from colligate.core.strategy import (
-    Needs,
-    Strategy,
-    load_strategy,
-)
+from colligate.core.strategy import Needs, Strategy, load_strategy
 from colligate.core.telemetry import record_spans
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.sources import Sources
@@ -150,15 +146,14 @@ class Engine(Session):
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
         chosen = self._make(strategy, asked, trace)
-        async with self._start(asked, chosen, trace) as started:
-            run = started.run
+        async with self._start(asked, chosen, trace) as run:
             run.consent, run.live = consent, live
             if history:
                 question = await complete_question(question, history, run)
                 run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, run)
         model = run.model(Role.READER).name
-        return started.finish(replace(answer, strategy=chosen.name, model=model))
+        return _finish(replace(answer, strategy=chosen.name, model=model), run)
 
     async def refine(
         self,
@@ -180,9 +175,9 @@ class Engine(Session):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
             chosen = replace(chosen, budget=budget)
-        async with self._start(asked, chosen, trace) as started:
-            refined: Refined = await chosen.refine(question, started.run)
-        return started.finish(refined)
+        async with self._start(asked, chosen, trace) as run:
+            refined: Refined = await chosen.refine(question, run)
+        return _finish(refined, run)
 
     async def route(
         self,
@@ -201,10 +196,9 @@ class Engine(Session):
         chosen = self._make(strategy, asked, trace)
         if not hasattr(chosen, "route"):
             raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
-        async with self._start(asked, chosen, trace) as started:
-            routings = await chosen.route(question, started.run)
-        router = started.run.model(Role.WORKER).name
-        return started.finish(Routes(question, tuple(routings), model=router))
+        async with self._start(asked, chosen, trace) as run:
+            routings = await chosen.route(question, run)
+        return _finish(Routes(question, tuple(routings), model=run.model(Role.WORKER).name), run)
 
     def _make(self, strategy: str | S, asked: _Asked, trace: Trace) -> S:
         """Make the strategy of a name; a strategy is returned as it is."""
@@ -215,13 +209,13 @@ class Engine(Session):
         return made
 
     @asynccontextmanager
-    async def _start(self, asked: _Asked, chosen: Any, trace: Trace) -> AsyncIterator[_Started]:
+    async def _start(self, asked: _Asked, chosen: Any, trace: Trace) -> AsyncIterator[Run]:
         """Open what a strategy needs and bound the work inside by tokens and seconds."""
         if not asked.question.strip():
             raise UsageError("the question is empty", hint="write a question")
         needs: Needs = chosen.needs
         name: str = getattr(chosen, "name", "refining")
-        meter, began = Meter(), time.perf_counter()
+        meter = Meter()
         try:
             async with record_spans(name, trace, meter), asyncio.timeout(asked.timeout) as deadline:
                 # A wrong path must not cost a download.
@@ -245,16 +239,15 @@ class Engine(Session):
                     embedder=await self.open_library() if needs.searches else None,
                     store=await self.open_store(needs),
                 )
-                started = _Started(run)
                 before = len(self.warnings)
-                yield started
+                yield run
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             why = f"no answer within {asked.timeout:g} seconds"
             raise BudgetExceeded(why, "", "raise the time limit (--timeout)") from error
-        started.usage = meter.report(seconds=time.perf_counter() - began)
-        started.warnings = (*run.warnings, *meter.warnings, *self.warnings[before:])
+        for warning in (*meter.warnings, *self.warnings[before:]):
+            run.warn(warning)
 
     async def _open_both(
         self, asked: _Asked, name: str, needs: Needs, trace: Trace, meter: Meter
@@ -299,15 +292,8 @@ class _Asked:
         return [self.paths] if isinstance(self.paths, str | Path) else self.paths
 
 
-@dataclass
-class _Started:
-    """A run under way, and what it cost once it has ended."""
-
-    run: Run
-    usage: UsageReport = field(default_factory=UsageReport)
-    warnings: tuple[str, ...] = ()
-
-    def finish(self, result: R) -> R:
-        """Return a result with what the run cost, and the warnings of both, each once."""
-        warnings = tuple(dict.fromkeys((*self.warnings, *result.warnings)))
-        return replace(result, usage=self.usage, warnings=warnings)
+def _finish(result: R, run: Run) -> R:
+    """Return a result with what the run cost, and the warnings of both, each once."""
+    usage = run.meter.report(seconds=run.trace.seconds)
+    warnings = tuple(dict.fromkeys((*run.warnings, *result.warnings)))
+    return replace(result, usage=usage, warnings=warnings)

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Listener, Noted, Trace
@@ -51,7 +51,6 @@ from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
-G = TypeVar("G", Embedder, Reranker, Reader, Check)
 M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
@@ -60,6 +59,21 @@ ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
+
+_FIELDS = {
+    Role.READER.value: "model",
+    Role.WORKER.value: "worker_model",
+    Role.SCORER.value: "scorer",
+    Role.JUDGE.value: "judge",
+    "embedder": "embedder",
+    "reranker": "reranker",
+    "reading": "reader",
+    "check": "check",
+    "library": "library",
+    "pdf": "pdf",
+    "chunker": "chunker",
+}
+"""The field of a session that comes before each name of the settings."""
 
 ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
 FLAGS = {
@@ -143,26 +157,15 @@ class Session:
     @cached_property
     def named(self) -> Settings:
         """The settings, with what was given here in place of environment and file."""
-        given = {role.value: model for role, model in self._models_given.items()}
-        return (self.settings or Settings.load()).override(
-            **given,
-            embedder=self.embedder,
-            reranker=self.reranker,
-            reading=self.reader,
-            check=self.check,
-            library=None if self.library is None else str(self.library),
-            pdf=self.pdf,
-            chunker=self.chunker,
-        )
+        given = {what: getattr(self, name) for what, name in _FIELDS.items()}
+        if isinstance(self.library, Path):
+            given["library"] = str(self.library)
+        return (self.settings or Settings.load()).override(**given)
 
-    @property
-    def _models_given(self) -> Mapping[Role, str | ChatModel | None]:
-        return {
-            Role.READER: self.model,
-            Role.WORKER: self.worker_model,
-            Role.SCORER: self.scorer,
-            Role.JUDGE: self.judge,
-        }
+    def _choose(self, what: str) -> Any:
+        """Return what was given as an object, else what the settings name: a `Named` or None."""
+        given = getattr(self, _FIELDS[what])
+        return getattr(self.named, what) if isinstance(given, str | None) else given
 
     def make_trace(self, on_event: Listener | None = None) -> Trace:
         """Return a trace that keeps notes alone and passes all events on."""
@@ -179,16 +182,14 @@ class Session:
         trace = trace or self.make_trace()
         models: dict[Role, ChatModel] = {}
         for role in roles:
-            given = self._models_given[role]
-            if given is not None and not isinstance(given, str):
-                models[role] = given
-                continue
-            named = self.named.of(role)
-            if named is None and role is Role.READER:
-                named = await default_reader()
-            if named is not None:
-                note_name(ROLE_NAMES[role], named, trace)
-                models[role] = await self.open_model(named, report_pull(trace))
+            chosen = self._choose(role.value)
+            if chosen is None and role is Role.READER:
+                chosen = await default_reader()
+            if isinstance(chosen, Named):
+                note_name(ROLE_NAMES[role], chosen, trace)
+                chosen = await self.open_model(chosen, report_pull(trace))
+            if chosen is not None:
+                models[role] = chosen
         return models
 
     async def open_model(self, named: Named, on_progress: OnProgress | None = None) -> ChatModel:
@@ -210,8 +211,9 @@ class Session:
         if self.named.library is not None and needs.reads:
             note_name("library", self.named.library, trace)
         models = await self.open_models(trace)
-        if needs.searches and isinstance(self._reranker, Named):
-            note_name("reranker", self._reranker, trace)
+        reranker = self._choose("reranker")
+        if needs.searches and isinstance(reranker, Named):
+            note_name("reranker", reranker, trace)
         for line in await self.check_models(name, needs, models):
             trace.emit(Noted(line, warning=True))
         return models
@@ -224,7 +226,7 @@ class Session:
         A server is asked what it offers only if that can matter to this strategy or its reranker.
         """
         required = needs.required
-        reranker = self._reranker
+        reranker = self._choose("reranker")
         if needs.searches and isinstance(reranker, Named) and reranker.name == "likelihood":
             required = required | {Capability.LIKELIHOOD}
         scorer = models.get(Role.SCORER, models[Role.READER])
@@ -281,14 +283,12 @@ class Session:
 
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:
         """Open the embedder: the one given, else the one named, else the default."""
-        if not isinstance(self._embedder, Named | None):
-            return self._embedder
+        chosen = self._choose("embedder") or DEFAULT_EMBEDDER
+        if not isinstance(chosen, Named):
+            return cast("Embedder", chosen)
         if trace is not None:
             await self._pull_embedder(trace)
-        return await self._open_embedder(self._embedder or DEFAULT_EMBEDDER)
-
-    async def _open_embedder(self, named: Named) -> Embedder:
-        key = ("embedder", named.name, named.with_key)
+        key = ("embedder", chosen.name, chosen.with_key)
         return await self._open.open_in_thread(key, open_embedder)
 
     async def open_reranker(
@@ -298,9 +298,9 @@ class Session:
         default: str | None = None,
     ) -> Reranker | None:
         """Open the reranker that was given or named, else the default, if any."""
-        named = self._reranker or (Named(default) if default else None)
+        named = self._choose("reranker") or (Named(default) if default else None)
         if not isinstance(named, Named):
-            return named
+            return cast("Reranker | None", named)
         if named.name == "none":
             return None
         if trace is not None:
@@ -315,9 +315,9 @@ class Session:
 
     async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
         """Return the reader that was given or named, else the one that suits the model."""
-        named = _choose(self.reader, self.named.reading) or Named("auto")
+        named = self._choose("reading") or Named("auto")
         if not isinstance(named, Named):
-            return named
+            return cast("Reader", named)
         note_name("reader", named, trace)
         if named.name == "plain":
             raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
@@ -335,9 +335,9 @@ class Session:
         """
         odds = Capability.LABELS in model.capabilities
         defaults = {"pointwise": "odds" if odds else "none", "plain": "none"}
-        named = _choose(self.check, self.named.check) or Named(defaults.get(reader.name, "model"))
+        named = self._choose("check") or Named(defaults.get(reader.name, "model"))
         if not isinstance(named, Named):
-            return named
+            return cast("Check", named)
         note_name("check", named, trace)
         match named.name:
             case "none":
@@ -360,19 +360,19 @@ class Session:
         """
         made = None if self._library is None else await self._library.embedder_name()
         chosen = {
-            "embedder": self._embedder or Named(made or DEFAULT_EMBEDDER.name),
-            "reranker": self._reranker or Named("by strategy"),
-            "reading": _choose(self.reader, self.named.reading) or Named("by model"),
-            "check": _choose(self.check, self.named.check) or Named("by model"),
+            "embedder": made or DEFAULT_EMBEDDER.name,
+            "reranker": "by strategy",
+            "reading": "by model",
+            "check": "by model",
         }
-        return {what: each.name for what, each in chosen.items()}
+        return {what: getattr(self._choose(what), "name", name) for what, name in chosen.items()}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:
-            named, embedder = self.named, self._embedder
+            named, embedder = self.named, self._choose("embedder")
             if isinstance(embedder, Named) and not embedder.with_key:
-                embedder = await self._open_embedder(embedder)
+                embedder = await self.open_embedder()
             if self._library is None:  # calls may come at once; the first one opens it
                 self._library = AsyncLibrary(
                     named.library.name if named.library else None,
@@ -421,7 +421,8 @@ class Session:
         self, library: AsyncLibrary, documents: Collection[str], trace: Trace
     ) -> None:
         """Note the languages of new documents that the embedder was not trained on."""
-        name = self._embedder.name if self._embedder else await library.embedder_name()
+        embedder = self._choose("embedder")
+        name = embedder.name if embedder else await library.embedder_name()
         languages = {
             each.language for each in await library.documents() if each.id in set(documents)
         }
@@ -489,21 +490,13 @@ class Session:
             self._stack.callback(self._responses.close)
         return self._responses
 
-    @property
-    def _embedder(self) -> Embedder | Named | None:
-        return _choose(self.embedder, self.named.embedder)
-
-    @property
-    def _reranker(self) -> Reranker | Named | None:
-        return _choose(self.reranker, self.named.reranker)
-
     async def _pull_embedder(self, trace: Trace, library: AsyncLibrary | None = None) -> None:
         """Fetch missing weights here, where the progress can be shown.
 
         They are of the embedder named, else of the one that made the library's vectors, if it runs
         here without being named, else of the default.
         """
-        named = self._embedder
+        named = self._choose("embedder")
         if named is None:
             made = await library.embedder_name() if library else None
             if made is not None and made not in OWN_EMBEDDERS.values():
@@ -545,11 +538,6 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
-
-
-def _choose(given: G | str | None, named: Named | None) -> G | Named | None:
-    """Return what was given as an object, else what the settings name."""
-    return named if isinstance(given, str | None) else given
 
 
 async def _narrow(sources: View, where: Sequence[str]) -> View:

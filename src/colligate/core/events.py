@@ -313,10 +313,15 @@ class Trace:
         self._listeners = tuple(listeners)
         self._began = time.perf_counter()
 
+    @property
+    def seconds(self) -> float:
+        """The seconds since the run began."""
+        return time.perf_counter() - self._began
+
     def emit(self, event: Event) -> None:
         """Record an event and pass it to the listeners."""
         if self._keep or isinstance(event, Noted):
-            self.events.append((time.perf_counter() - self._began, event))
+            self.events.append((self.seconds, event))
         for listener in self._listeners:
             listener(event)
 
