@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate import Engine, ask
-from colligate.core import Answer, Needs, Run
+from colligate.core.answer import Answer
 from colligate.core.events import Noted, Trace
-from colligate.core.strategy import check_needs
+from colligate.core.run import Run
+from colligate.core.strategy import Needs, check_needs
 from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session

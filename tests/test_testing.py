@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from colligate.core import Answer, Calls, Needs, Run
+from colligate.core.answer import Answer
+from colligate.core.run import Run
+from colligate.core.strategy import Calls, Needs
 from colligate.errors import UsageError
 from colligate.models import ChatRequest, Completion, Message
 from colligate.testing import ScriptedModel, backend_suite, strategy_suite

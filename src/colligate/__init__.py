@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from colligate.core.answer import Answer as Answer
     from colligate.core.answer import Citation as Citation
     from colligate.core.answer import Evidence as Evidence
+    from colligate.core.answer import Form as Form
     from colligate.core.answer import Refined as Refined
+    from colligate.core.events import Event as Event
+    from colligate.core.fit import fit_window as fit_window
+    from colligate.core.prompts import escape as escape
     from colligate.core.run import Run as Run
+    from colligate.core.run import Shown as Shown
+    from colligate.core.run import show_ranked as show_ranked
+    from colligate.core.strategy import Calls as Calls
+    from colligate.core.strategy import Needs as Needs
     from colligate.core.strategy import Strategy as Strategy
     from colligate.documents import Document as Document
     from colligate.documents import Hit as Hit
@@ -40,9 +48,12 @@ __version__ = "0.1.0"
 
 # The public names of each module; `colligate --help` does not import them.
 _NAMES = {
-    "core.answer": ("Answer", "Citation", "Evidence", "Refined"),
-    "core.run": ("Run",),
-    "core.strategy": ("Strategy",),
+    "core.answer": ("Answer", "Citation", "Evidence", "Form", "Refined"),
+    "core.events": ("Event",),
+    "core.fit": ("fit_window",),
+    "core.prompts": ("escape",),
+    "core.run": ("Run", "Shown", "show_ranked"),
+    "core.strategy": ("Calls", "Needs", "Strategy"),
     "documents": ("Document", "Hit", "Page", "Passage", "Span", "Tree"),
     "engine": ("Engine",),
     "errors": ("ColligateError",),

@@ -9,11 +9,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
@@ -24,7 +22,7 @@ from colligate.core.telemetry import record_spans
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Role
-from colligate.models.metering import Meter, UsageReport
+from colligate.models.metering import Meter
 from colligate.readers.followup import Turn, complete_question
 from colligate.reporting import require_paths
 from colligate.session import Session, configure

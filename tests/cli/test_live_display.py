@@ -11,8 +11,7 @@ import pytest
 
 from colligate.cli import progress
 from colligate.cli.progress import watch_run
-from colligate.core import Event
-from colligate.core.events import Asked, Asking, Noted, Progressed, Writing
+from colligate.core.events import Asked, Asking, Event, Noted, Progressed, Writing
 from colligate.models import Usage
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")

@@ -110,7 +110,7 @@ _SCORING = """
     from dataclasses import dataclass
     from typing import ClassVar
 
-    from colligate.core import Needs
+    from colligate.core.strategy import Needs
     from colligate.models import Capability
 
 

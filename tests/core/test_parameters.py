@@ -10,9 +10,8 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from colligate.core import list_strategies
 from colligate.core.parameters import list_parameters, set_parameters
-from colligate.core.strategy import load_strategy
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UsageError
 from colligate.library import SearchMode
 from colligate.strategies.direct import Direct

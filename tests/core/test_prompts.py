@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core import escape
-from colligate.core.prompts import render_question, say_day
+from colligate.core.prompts import escape, render_question, say_day
 from colligate.documents.locating import locate
 from support.documents import make
 

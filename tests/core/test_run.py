@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from colligate.core import Run
 from colligate.core.events import Located, Parsed, Writing
+from colligate.core.run import Run
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from colligate.core import Run
 from colligate.core.events import Asking, Measured
+from colligate.core.run import Run
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability
 from colligate.models import LabelOdds, Message, Role
 from colligate.models.cache import CachedChat, ResponseCache

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from colligate.core import list_strategies
-from colligate.core.strategy import load_strategy, summarize
+from colligate.core.strategy import list_strategies, load_strategy, summarize
 from colligate.errors import UnknownStrategy, UsageError
 from support.plugins import installed
 

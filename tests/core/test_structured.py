@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from colligate.core import Run
 from colligate.core.events import Parsed
+from colligate.core.run import Run
 from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,

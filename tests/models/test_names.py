@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from colligate.concurrency import Pace
-from colligate.core import Trace
+from colligate.core.events import Trace
 from colligate.errors import (
     EndpointUnreachable,
     UnknownModel,

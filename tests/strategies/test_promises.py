@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from colligate.core import list_strategies
 from colligate.core.parameters import list_parameters, paper_settings, set_parameters
-from colligate.core.strategy import load_strategy
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError
 from colligate.lab.baselines import llmlingua2, recomp

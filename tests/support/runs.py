@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from colligate.core import Run
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.library.in_memory import InMemorySources

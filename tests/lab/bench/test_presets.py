@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from colligate.core import list_strategies
 from colligate.core.parameters import paper_settings
-from colligate.core.strategy import load_strategy
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UsageError
 from colligate.lab.bench.plan import SuiteEntry, configure_entries
 from colligate.lab.bench.question import Question, QuestionTask

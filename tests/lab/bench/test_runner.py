@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from colligate.core import Answer, Event, Needs, Run
-from colligate.core.events import Noted
+from colligate.core.answer import Answer
+from colligate.core.events import Event, Noted
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Document
 from colligate.documents.reading.text import text_tree
 from colligate.errors import (

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from colligate.core import Event, Trace
-from colligate.core.events import Progressed
+from colligate.core.events import Event, Progressed, Trace
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,

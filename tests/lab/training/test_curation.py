@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.core import Event, Needs
-from colligate.core.events import Noted
+from colligate.core.events import Event, Noted
+from colligate.core.strategy import Needs
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from colligate.core import Event
-from colligate.core.events import Progressed
+from colligate.core.events import Event, Progressed
 from colligate.errors import (
     ContextTooSmall,
     EndpointUnreachable,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.core import Run
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.lab.bench.question import Question

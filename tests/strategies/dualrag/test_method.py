@@ -3,10 +3,10 @@ from functools import partial
 
 import pytest
 
-from colligate.core import Run
 from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import set_parameters
+from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.lab.bench.outcome import collect_counts

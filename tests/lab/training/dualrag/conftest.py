@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.core import Run
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.lab.training.trajectories import GoldDocument, read_trajectory

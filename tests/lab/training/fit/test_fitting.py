@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from colligate.core import Event
-from colligate.core.events import Noted, Progressed
+from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import UsageError
 from colligate.lab.training import fit
 from colligate.lab.training.fitting import Fitted, catch_signals
