@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from colligate import InMemorySources
 from colligate.errors import UsageError
 
 Found = list[tuple[str, str, dict[str, Any]]]
@@ -79,15 +78,6 @@ async def test_each_passage_has_its_exact_place(library, adapter):
     assert Path(first["source"]).name == "otter.md"
     assert first["score"] >= second["score"]
     assert await adapter.await_(retriever, "otters diet fish too") == found
-
-
-async def test_sources_can_only_be_awaited(library, adapter):
-    documents = [library.document(info.id) for info in library.documents()]
-    retriever = adapter.make(InMemorySources(documents), k=1, mode="sparse")
-    ((_, _, metadata),) = await adapter.await_(retriever, "herons wade")
-    assert metadata["title"] == "Herons"
-    with pytest.raises(UsageError, match="await"):
-        adapter.find(retriever, "herons wade")
 
 
 def test_only_the_documents_named_are_searched(library, adapter):

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra
-from colligate.integrations.retrieval import PassageSearch
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import SearchMode
 from colligate.sync import Library
 
 try:
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForRetrieverRun,
-        CallbackManagerForRetrieverRun,
-    )
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import PositiveInt
@@ -29,12 +25,12 @@ except ImportError as error:
 class ColligateRetriever(BaseRetriever):
     """Finds the passages of a library, best first, each with its exact place.
 
-    `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
-    can only be awaited. The retriever never closes it. The `metadata` of each document has
-    document, title, source (the path of its file), section, page, row, date, start, end and score.
+    The retriever never closes the library. Awaited, it searches in a thread. The `metadata` of each
+    document has document, title, source (the path of its file), section, page, row, date, start,
+    end and score.
     """
 
-    library: Library | Sources
+    library: Library
     k: PositiveInt = 10
     mode: SearchMode = SearchMode.HYBRID
     documents: tuple[str, ...] | None = None
@@ -43,16 +39,8 @@ class ColligateRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return [_to_document(hit) for hit in self._search.run(query)]
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [_to_document(hit) for hit in await self._search.arun(query)]
-
-    @property
-    def _search(self) -> PassageSearch:
-        return PassageSearch(self.library, self.k, self.mode, self.documents)
+        hits = self.library.search(query, k=self.k, mode=self.mode, documents=self.documents)
+        return [_to_document(hit) for hit in hits]
 
 
 def _to_document(hit: Hit) -> Document:

@@ -7,12 +7,13 @@ with Library("papers.library") as library:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
+from typing import Any
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra, UsageError
-from colligate.integrations.retrieval import PassageSearch
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import SearchMode
 from colligate.sync import Library
 
 try:
@@ -36,10 +37,9 @@ _FOR_PROGRAMS = ["document", "source", "start", "end", "score"]
 class ColligateLlamaIndexRetriever(BaseRetriever):
     """Finds the passages of a library, best first, each with its exact place.
 
-    `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
-    can only be awaited. The retriever never closes it. `documents` are the ids of the documents to
-    search; None searches all. The `metadata` of each node has document, title, source (the path
-    of its file), section, page, row, date, start, end and score.
+    The retriever never closes the library. Awaited, it searches in a thread. `documents` are the
+    ids of the documents to search; None searches all. The `metadata` of each node has document,
+    title, source (the path of its file), section, page, row, date, start, end and score.
 
     Raises:
         UsageError: `k` is less than 1.
@@ -47,7 +47,7 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
 
     def __init__(
         self,
-        library: Library | Sources,
+        library: Library,
         *,
         k: int = 10,
         mode: SearchMode = SearchMode.HYBRID,
@@ -57,13 +57,16 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
         if k < 1:
             raise UsageError(f"cannot find {k} passages", "k must be at least 1")
         super().__init__(callback_manager=callback_manager)
-        self._search = PassageSearch(library, k, SearchMode(mode), documents)
+        self._library = library
+        self._options: Any = {"k": k, "mode": SearchMode(mode), "documents": documents}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [_to_node(hit) for hit in self._search.run(query_bundle.query_str)]
+        return [
+            _to_node(hit) for hit in self._library.search(query_bundle.query_str, **self._options)
+        ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [_to_node(hit) for hit in await self._search.arun(query_bundle.query_str)]
+        return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
 def _to_node(hit: Hit) -> NodeWithScore:
