@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colligate.core.answer import Verdict
-from colligate.core.run import Check, Claim, Quoted, Run
+from colligate.core.answer import Claim, Quoted, Verdict
+from colligate.core.run import Check, Run
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from colligate.core.events import Located, Parsed, Writing
+from colligate.core.events import Located, Writing
 from colligate.core.run import Run
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
-    MalformedOutput,
     RateLimited,
     ServerFailed,
 )
@@ -123,22 +122,6 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
     free = min([*limits.values(), 1000]) - 110 * ("max_tokens" in limits)
     assert first.max_tokens == 20
     assert second.max_tokens == min(40, free - await model.count_prompt(second.messages))
-
-
-async def test_what_became_of_structured_answers_is_counted_and_traced(make_run) -> None:
-    run, _ = make_run(None, [reply("No."), reply("{'name': 'Paris'}"), *[reply("No.")] * 2])
-    await run.structured(ASK, City, max_tokens=20)
-    with pytest.raises(MalformedOutput):
-        await run.structured(ASK, City, max_tokens=20)
-    counts = {"parsed": 0, "repaired": 1, "asked_again": 2, "failed": 1}
-    assert run.meter.report().to_json()["structured"] == counts
-    parsed = events(run, Parsed)
-    assert [event.stages["failed"] for event in parsed] == [0, 1]
-    assert parsed[0].to_json() == {
-        "event": "parsed",
-        "schema": "City",
-        "stages": {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0},
-    }
 
 
 async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> None:

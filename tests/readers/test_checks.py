@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from colligate.core.answer import Verdict
-from colligate.core.run import Claim, Quoted
+from colligate.core.answer import Claim, Quoted, Verdict
 from colligate.errors import ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.core.answer import COMPUTED, UNCITED, Verdict
-from colligate.core.run import Claim
+from colligate.core.answer import COMPUTED, UNCITED, Claim, Verdict
 from colligate.documents import Page, Span
 from colligate.library.in_memory import InMemorySources
 from colligate.readers.citing import (

@@ -153,6 +153,23 @@ class Stated:
     places: tuple[Place, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """Words of a document that a statement rests on, and the document's title."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement that answers a question, and the quotes it rests on."""
+
+    statement: str
+    quotes: tuple[Quoted, ...]
+    question: str = ""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer to one question.

@@ -16,7 +16,6 @@ from pydantic_core import to_jsonable_python
 
 from colligate.documents import Passage, Span
 from colligate.models import Message, Usage
-from colligate.models.structured import Stage
 
 
 def pluralize(count: int, thing: str, things: str = "") -> str:
@@ -264,14 +263,6 @@ class Measured(Event):
 
     def line(self) -> str:
         return f"the {self.role} {self.model} has judged"
-
-
-@dataclass(frozen=True)
-class Parsed(Event):
-    """Replies that must match a `schema`, counted by how each was read (`structured.Stage`)."""
-
-    schema: str
-    stages: Mapping[Stage, int]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -23,22 +22,21 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from colligate.core.answer import Answer, Evidence, Form, Stated, Verdict
+from colligate.core.answer import Answer, Claim, Evidence, Form, Stated, Verdict
 from colligate.core.budget import TokenBudget, require_room
 from colligate.core.events import (
     Asked,
     Asking,
     Event,
     Located,
-    Measured,
     Noted,
     Opened,
-    Parsed,
     Retrieved,
     Scored,
     Trace,
     Writing,
 )
+from colligate.core.scoring import Scoring
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
@@ -70,18 +68,14 @@ from colligate.models import (
     ChatModel,
     ChatRequest,
     Completion,
-    LabelOdds,
     Message,
     OnToken,
-    Prompt,
     Reranker,
     Role,
-    Usage,
 )
-from colligate.models.cache import KeyValueStore, MemoryStore, cached_passes
+from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.metering import Meter
 from colligate.models.structured import (
-    STAGES,
     Stage,
     StructuredReply,
     ask_again,
@@ -142,23 +136,6 @@ class Reader(Protocol):
         """Return the checked answer; see `Run.read`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quoted:
-    """Words of a document that a statement rests on, and the document's title."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A statement that answers a question, and the quotes it rests on."""
-
-    statement: str
-    quotes: tuple[Quoted, ...]
-    question: str = ""
-
-
 class Check(Protocol):
     """Judges whether quotes support statements; a session chooses one (`colligate.readers`)."""
 
@@ -200,7 +177,7 @@ def _recent_documents() -> LRUCache[str, Document]:
 
 
 @dataclass
-class Run:
+class Run(Scoring):
     """One run of one strategy over one question.
 
     Every call checks the window and the budget first: it raises `ContextTooSmall` or
@@ -559,7 +536,6 @@ class Run:
                 stages = Counter({"asked_again": len(completions) - 1, stage: 1})
                 for each in stages.elements():
                     self.meter.structured(each)
-                self.emit(Parsed(schema.__name__, {each: stages[each] for each in STAGES}))
         malformed = MalformedOutput(
             f"{reply.model} gives no valid {schema.__name__}",
             f"{len(completions)} answers, the last: {problem}",
@@ -605,146 +581,7 @@ class Run:
             messages = with_schema(messages, json_schema_of(schema))
         return min(known) - await model.count_prompt(messages) - max_tokens
 
-    # Scores. No backend reports what scoring costs, so tokens are counted here with the model's
-    # own count; text that several passes share counts in each, though it may be computed once.
-
-    def _require(self, role: Role, capability: Capability, what: str) -> Any:
-        """Return the model of a role, which must have a capability."""
-        model = self.model(role)
-        if capability not in model.capabilities:
-            raise MissingCapability(
-                f"{model.name} gives no {what}",
-                f"it is the {role.value} of this run",
-                f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
-            )
-        return model
-
-    async def likelihoods(
-        self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER
-    ) -> list[list[float]]:
-        """Return the natural log-probability of each token of each continuation after its prefix.
-
-        Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
-        """
-        model = self._require(role, Capability.LIKELIHOOD, "likelihoods")
-        if not pairs:
-            return []
-        tokens = await _count(model, (text for pair in pairs for text in pair))
-        costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
-        require_room(model, max(costs))
-        sums: list[list[float]] = await self._measure(
-            "likelihood",
-            role,
-            costs,
-            lambda: model.likelihoods(pairs),
-            lambda scores: {"values": tuple(math.fsum(score) for score in scores)},
-        )
-        return sums
-
-    async def labels(
-        self,
-        messages: Sequence[Message],
-        labels: Sequence[str],
-        *,
-        forced: str = "",
-        role: Role = Role.SCORER,
-    ) -> LabelOdds:
-        """Return the odds of each label as the beginning of the reply, after `forced`.
-
-        See `LabelModel.labels`.
-        """
-        model = self._require(role, Capability.LABELS, "label odds")
-        tokens = await _count(model, (forced, *labels))
-        shared = await model.count_prompt(messages) + tokens[forced]
-        sizes = [tokens[label] for label in labels] or [0]
-        require_room(model, shared + max(sizes))
-        odds: LabelOdds = await self._measure(
-            "labels",
-            role,
-            [shared + sizes[0], *sizes[1:]],
-            lambda: model.labels(messages, labels, forced=forced),
-            lambda found: {
-                "values": tuple(found.odds.values()),
-                "labels": tuple(found.odds),
-                "mass": found.mass,
-                "bounded": found.bounded,
-            },
-        )
-        if odds.bounded:
-            self.warn(
-                f"{model.name} does not report the odds of every label: "
-                "for a missing one the highest possible value is used"
-            )
-        return odds
-
-    async def attention(
-        self,
-        prompt: Prompt,
-        spans: Sequence[tuple[int, int]],
-        *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
-        role: Role = Role.SCORER,
-    ) -> list[float]:
-        """Return the mean attention of the prompt's last tokens to each span.
-
-        See `AttentionModel.attention`.
-        """
-        model = self._require(role, Capability.ATTENTION, "attention")
-        if isinstance(prompt, str):
-            tokens = await model.count_tokens(prompt)
-        else:
-            tokens = await model.count_prompt(prompt)
-        require_room(model, tokens)
-        values: list[float] = await self._measure(
-            "attention",
-            role,
-            [tokens],
-            lambda: model.attention(prompt, spans, query=query, layers=layers),
-            lambda values: {"values": tuple(values)},
-        )
-        return values
-
-    async def _measure(
-        self,
-        signal: str,
-        role: Role,
-        costs: Sequence[int],
-        ask: Callable[[], Awaitable[Value]],
-        describe: Callable[[Value], Mapping[str, Any]],
-    ) -> Value:
-        """Return what `ask` gives, within the budget, metered and traced.
-
-        `costs` are the tokens of each pass; `describe` gives the event's fields about the result.
-        """
-        name = self.model(role).name
-        async with self.tokens.hold(sum(costs)):
-            self.emit(Asking(role, name, signal, sum(costs)))
-            began = time.perf_counter()
-            result = await ask()
-            seconds = time.perf_counter() - began
-            passes = list(zip(cached_passes(result, len(costs)), costs, strict=True))
-            for cached in (False, True):
-                own = [cost for free, cost in passes if free is cached]
-                if own:
-                    usage = Usage(sum(own), estimated=True)
-                    took = 0.0 if cached else seconds
-                    self.meter.scoring(
-                        role, name, passes=len(own), seconds=took, usage=usage, cached=cached
-                    )
-        paid = Usage(sum(cost for free, cost in passes if not free), estimated=True)
-        free = sum(cached for cached, _ in passes)
-        said = describe(result)
-        self.emit(
-            Measured(signal, role, name, usage=paid, seconds=seconds, remembered=free, **said)
-        )
-        return result
-
 
 def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:
     """Return hits for the reader; `why` follows the rank in the reason."""
     return [Shown(hit.passage, hit.score, f"rank {at} {why}") for at, hit in enumerate(hits, 1)]
-
-
-async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
-    return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}

@@ -14,9 +14,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.concurrency import gather
-from colligate.core.answer import Verdict
+from colligate.core.answer import Claim, Verdict
 from colligate.core.prompts import build_messages, escape
-from colligate.core.run import Claim, Run
+from colligate.core.run import Run
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role, Verifier, keep_beginning
 

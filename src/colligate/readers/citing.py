@@ -19,14 +19,16 @@ from colligate.core.answer import (
     UNCITED,
     Answer,
     Citation,
+    Claim,
     Place,
+    Quoted,
     Stated,
     Verdict,
     describe_table,
     make_citation,
 )
 from colligate.core.events import Answered, Noted
-from colligate.core.run import Claim, Quoted, Run
+from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
 from colligate.documents.locating import normalise
