@@ -6,6 +6,7 @@ must be in its quotes by value, and a check judges what it means; code judges no
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from colligate.concurrency import check_in_thread
 from colligate.core.answer import (
     COMPUTED,
     UNCITED,
@@ -323,55 +323,52 @@ async def _place(
 ) -> list[_Placed]:
     """Return each distinct statement with its places, its claim, and what of it is missing."""
     documents = await run.documents_of(list(passages.values()))
-    return await check_in_thread(_place_all, question, statements, passages, documents)
+    same: dict[str, list[Statement | ComputedStatement]] = {}
+    for statement in statements:
+        if sentence := remove_model_marks(statement.sentence):
+            same.setdefault(sentence, []).append(statement)
+
+    def place() -> list[_Placed]:
+        return [
+            _place_sentence(Claim(sentence, (), question), said, passages, documents)
+            for sentence, said in same.items()
+        ]
+
+    return await asyncio.to_thread(place)
 
 
-def _place_all(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
+def _place_sentence(
+    claim: Claim,
+    said: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
-) -> list[_Placed]:
-    """Locate the quotes of all statements; a repeated sentence has the places of all."""
-    found: dict[str, _Placed] = {}
-    for statement in statements:
-        sentence = remove_model_marks(statement.sentence)
-        if not sentence:
-            continue
-        located = _locate_all(statement.quotes, passages, documents)
-        places = [place for place in located if place is not None]
-        pairs = zip(statement.quotes, located, strict=True)
-        lost = [each.quote for each, place in pairs if place is None]
-        known = found.get(sentence, _Placed(Claim(sentence, (), question)))
-        found[sentence] = replace(
-            known,
-            places=tuple(dict.fromkeys([*known.places, *places])),
-            calculations=(*known.calculations, *getattr(statement, "calculations", ())),
-            lost=known.lost or (lost[0] if lost else ""),
-        )
-    return [_find_missing(each, documents, passages) for each in found.values()]
-
-
-def _find_missing(
-    placed: _Placed, documents: Mapping[str, Document], passages: Mapping[int, Passage]
 ) -> _Placed:
-    """Return a placed sentence with its quotes as a reader saw them, and the values they lack."""
-    if not placed.places:
-        return placed
+    """Locate the quotes of statements of one sentence; the claim has them as a reader saw them."""
+    located = [
+        (quote.quote, place)
+        for each in said
+        for quote, place in zip(
+            each.quotes, _locate_all(each.quotes, passages, documents), strict=True
+        )
+    ]
+    places = tuple(dict.fromkeys(place for _, place in located if place is not None))
+    if not places:
+        return _Placed(claim, lost=next((quote for quote, _ in located), ""))
     quotes = []
-    for place in placed.places:
+    for place in places:
         document = documents[place.span.document_id]
         passage = next(p for p in passages.values() if p.span.contains(place.span))
         quotes.append(_quote(document, place.span, visible_text(place.span, document, passage)))
-    claim = replace(placed.claim, quotes=tuple(quotes))
+    claim = replace(claim, quotes=tuple(quotes))
+    calculations = [c for each in said for c in getattr(each, "calculations", ())]
     missing = find_missing_values(
         claim.statement,
         _sources(claim),
         given=claim.question,
-        calculations=placed.calculations,
-        language=documents[placed.places[0].span.document_id].language,
+        calculations=calculations,
+        language=documents[places[0].span.document_id].language,
     )
-    return replace(placed, claim=claim, missing=tuple(missing))
+    return _Placed(claim, places, tuple(calculations), missing=tuple(missing))
 
 
 def _locate_all(
