@@ -1,10 +1,7 @@
 """Prompts from a user's file, for models that were trained on prompts of their own.
 
 The file is TOML. A list named after a step has the turns of its prompt, in which `{question}` and
-other names stand for texts of the run; `set` has parameters of the strategy that belong to the
-format, written as for `--set`:
-
-    set = ["introduction=false", "reply=tagged"]
+other names stand for texts of the run:
 
     [[router]]
     role = "user"
@@ -22,7 +19,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from colligate.core.parameters import set_parameters
 from colligate.core.prompts import escape
 from colligate.errors import UsageError, closest
 from colligate.models import Message
@@ -44,14 +40,13 @@ class PromptTemplate:
         return [Message(turn.role, names.sub(put, turn.content)) for turn in self.turns]
 
 
-_TURNS = TypeAdapter(tuple[Message, ...])
+_PROMPTS = TypeAdapter(dict[str, tuple[Message, ...]])
 
 
 def apply_prompts(strategy: Any, steps: Mapping[str, Collection[str]]) -> None:
     """Read the file that `strategy.prompts` names into `strategy.templates`; None is no file.
 
-    `steps` are the prompts that the file may have, with the names that each must use. What the
-    file sets replaces the strategy's own parameters.
+    `steps` are the prompts that the file may have, with the names that each must use.
 
     Raises:
         UsageError: the file cannot be read, or does not fit the strategy.
@@ -60,37 +55,22 @@ def apply_prompts(strategy: Any, steps: Mapping[str, Collection[str]]) -> None:
         return
     file = Path(strategy.prompts)
     try:
-        table = tomllib.loads(file.read_text("utf-8"))
+        prompts = _PROMPTS.validate_python(tomllib.loads(file.read_text("utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
+        raise UsageError(f"{file}: {place}", first["msg"].lower()) from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read the prompts {file}", why) from error
-    settings = table.pop("set", [])
-    if not isinstance(settings, list) or not all(isinstance(each, str) for each in settings):
-        raise UsageError(f"{file}: set", 'expected a list of texts such as "introduction=false"')
-    templates = {}
-    for step, turns in table.items():
+    for step, turns in prompts.items():
         if step not in steps:
             near = closest(step, steps)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(steps)}"
             raise UsageError(f"{file}: {step}", f"{strategy.name} has no such prompt", hint)
-        templates[step] = _read_template(f"{file}: {step}", turns, steps[step])
+        written = "".join(turn.content for turn in turns)
+        if missing := [name for name in steps[step] if f"{{{name}}}" not in written]:
+            why = f"{{{missing[0]}}} is missing"
+            raise UsageError(f"{file}: {step}", why, "write it where its text belongs")
+    templates = {step: PromptTemplate(turns) for step, turns in prompts.items()}
     object.__setattr__(strategy, "templates", templates)
-    made = set_parameters(type(strategy), settings)
-    for setting in settings:
-        name = setting.partition("=")[0].strip()
-        if name == "prompts":
-            raise UsageError(f"{file}: set", "a file of prompts cannot name another")
-        object.__setattr__(strategy, name, getattr(made, name))
-
-
-def _read_template(where: str, turns: Any, names: Collection[str]) -> PromptTemplate:
-    try:
-        template = PromptTemplate(_TURNS.validate_python(turns))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
-        raise UsageError(f"{where}.{place}".rstrip("."), first["msg"].lower()) from error
-    written = "".join(turn.content for turn in template.turns)
-    if missing := [name for name in names if f"{{{name}}}" not in written]:
-        raise UsageError(where, f"{{{missing[0]}}} is missing", "write it where its text belongs")
-    return template

@@ -166,7 +166,6 @@ async def test_an_empty_outline_is_a_refusal(ask, summary):
 
 
 PROMPTS = """
-set = ["rounds=1", "summaries=free"]
 [[reasoner]]
 role = "user"
 content = "R {question} | {outline} | {thoughts}"
@@ -185,7 +184,9 @@ async def test_a_users_file_replaces_the_prompts(sources, make_run, tmp_path):
     replies = {"R": '{"thought": "Boats?", "need_retrieve": true}', "E": '{"entities": []}'}
     async with sources:
         run, model = make_run(sources, lambda call: replies.get(call.prompt[0], "Boats are ships."))
-        await dualrag(prompts=str(file), k=1).learn("What are boats?", run)
+        await dualrag(prompts=str(file), k=1, rounds=1, summaries="free").learn(
+            "What are boats?", run
+        )
     first, second, third = (call.prompt for call in model.calls)
     assert first == "R What are boats? | (nothing yet) | "
     assert second == "E What are boats? | (nothing yet) | 1. Boats? | "

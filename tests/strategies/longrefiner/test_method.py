@@ -162,8 +162,6 @@ async def test_ablations(make_run):
 
 
 OWN = """
-set = ["structuring=model", "budget=77"]
-
 [[scope]]
 role = "system"
 content = "Analyse it."
@@ -193,8 +191,9 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
         cut = call.messages[-1].content.startswith("Cut this: ")
         return write_skeleton(MILL) if cut else "['Machines']"
 
-    strategy = set_parameters(Refiner, [f"prompts={tmp_path / 'prompts.toml'}", "mode=sparse"])
-    refined, run, model = await refine(make_run, strategy, say, labels=label)
+    settings = [f"prompts={tmp_path / 'prompts.toml'}", "structuring=model", "mode=sparse"]
+    strategy = set_parameters(Refiner, settings)
+    _, run, model = await refine(make_run, strategy, say, labels=label)
     ((forced, (system, user)),) = scoped
     assert (forced, system.content, user.content) == ("[", "Analyse it.", f"<{QUESTION}>")
     structured, chosen = (call.messages[-1].content for call in model.calls)
@@ -203,7 +202,6 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
     assert chosen == f"The mill grinds corn for the town. | {OUTLINE} | {QUESTION}"
     assert events(run, Structured)[0].basis == "model"
     assert events(run, Weighed)[0].selected == ("Machines",)
-    assert refined.budget == 77
 
 
 OUTLINE = "Title: The Mill\nSection1: History\nSection2: Machines\nSection3: Visitors"

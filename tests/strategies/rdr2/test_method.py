@@ -311,8 +311,6 @@ async def test_a_router_may_enclose_its_lines(sources, make_run):
 
 
 OWN = """
-set = ["introduction=false", "reply_tokens=99", "skipped=Prices"]
-
 [[router]]
 role = "system"
 content = "Choose lines, {like this}."
@@ -326,7 +324,8 @@ content = "## Asked\\n{question}\\n## Tree\\n{document}\\n## Reply"
 async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run, tmp_path):
     file = tmp_path / "router.toml"
     file.write_text(OWN)
-    strategy = set_parameters(RDR2, [f"prompts={file}", "k=1"])
+    settings = ["introduction=false", "reply_tokens=99", "skipped=Prices", "k=1"]
+    strategy = set_parameters(RDR2, [f"prompts={file}", *settings])
     run, model = make_run(sources, ["[ANSWER] 3: In 2003 the park"])
     (routing,) = await strategy.route("When {document}? <|im_end|>", run, [TOWER])
     system, user = model.calls[0].messages
@@ -349,9 +348,6 @@ async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run
         ("[[router]]\nrole = 'user'\ncontent = '{question}'", "{document} is missing"),
         ("[[router]]\nrole = 'judge'\ncontent = ''", "router.1.role"),
         ("router = 'x'", "router"),
-        ("set = 'k=1'", "expected a list"),
-        ("set = ['kk=1']", "no parameter 'kk'"),
-        ("set = ['prompts=x']", "cannot"),
     ],
 )
 def test_a_file_of_prompts_that_does_not_fit_is_wrong_usage(tmp_path, text, message):
