@@ -195,15 +195,17 @@ def _read(file: Path, trusted: bool) -> Settings:
         hint = "docs/guide.md shows one"
         raise UsageError(f"{file} is not valid TOML", str(error), hint) from error
     folder, source = file.absolute().parent, str(file)
-    named = {what: name for what in _PLAIN if (name := getattr(read, what))}
-    if given := read.library:
-        path = str(folder / os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
-        named["library"] = given if given.startswith("s3:") else path
-    models = {
-        what: anchor_name(name, folder)
-        for what in _MODELS
-        if (name := getattr(read.models, what)) is not None
-    }
+    named: dict[str, Any] = {}
+    for what in _VARIABLES:
+        name, with_key = getattr(read.models if what in _MODELS else read, what), True
+        if name is None:
+            continue
+        if what in _MODELS:
+            name = anchor_name(name, folder)
+            with_key = trusted or may_send_key(name)
+        elif what == "library" and not name.startswith("s3:"):
+            name = str(folder / os.path.expanduser(name))  # noqa: PTH111 (pathlib may refuse)
+        named[what] = Named(name, source, with_key)
     for name, options in read.options.items():
         for option, setting in options.items():
             if why := find_option_problem(name, option, setting):
@@ -212,11 +214,7 @@ def _read(file: Path, trusted: bool) -> Settings:
         if step not in (steps := list_adapter_steps()):
             raise _unknown(file, "adapters.", step, steps)
     return Settings(
-        **{what: Named(name, source) for what, name in named.items()},
-        **{
-            what: Named(name, source, trusted or may_send_key(name))
-            for what, name in models.items()
-        },
+        **named,
         options={anchor_name(name, folder): options for name, options in read.options.items()},
         adapters={
             step: Named(anchor_adapter(name.strip(), folder), source)

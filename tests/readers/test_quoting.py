@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 
 import pytest
 
 from colligate.core.answer import Form, Place, Stated
 from colligate.core.events import Noted
-from colligate.core.prompts import render_passages, say_day
+from colligate.core.prompts import render_passages
 from colligate.core.run import Shown, Task
 from colligate.documents import Passage, Span
 from colligate.library.in_memory import InMemorySources
@@ -53,13 +52,6 @@ def test_a_method_keeps_its_own_instruction_and_numbers():
     system, user = QuotingReader().messages("What?", shown, Task(instruction="You are the judge."))
     assert system.content.startswith("You are the judge.\nReply with JSON.")
     assert '<passage number="7"' in user.content
-
-
-def test_the_date_is_said_where_the_question_depends_on_it():
-    _, user = QuotingReader().messages("Which leases end this year?", [], Task())
-    assert user.content.endswith(
-        f"Today is {say_day(date.today())}.\nQuestion: Which leases end this year?"
-    )
 
 
 def test_the_quotes_are_decoded_before_the_sentence_and_the_verdict_last():
