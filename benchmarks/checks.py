@@ -208,7 +208,6 @@ async def main() -> None:
                 claims = [each.claim for each in items[start : start + arguments.batch]]
                 verdicts += await check.judge(claims, run)
             seconds = time.perf_counter() - began
-            await check.aclose()
         used, counts = run.meter.report(), count(items, verdicts)
         cost = {
             "milliseconds": round(1000 * seconds / len(items), 1),

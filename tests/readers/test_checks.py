@@ -74,4 +74,3 @@ async def test_the_carried_head_finds_what_is_turned_round(make):
     ]
     check = PairCheck(MiniLMVerifier())
     assert (await check.judge(claims, run))[1] is not Verdict.SUPPORTED
-    await check.aclose()

@@ -51,8 +51,6 @@ class Judge:
             found.append(next(words, Verdict.SUPPORTED))
         return found
 
-    async def aclose(self) -> None: ...
-
 
 def said(passage: int, quote: str, sentence: str) -> Statement:
     return Statement(passage=passage, quote=quote, sentence=sentence)

@@ -141,9 +141,6 @@ class Check(Protocol):
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
         """Return a verdict for each claim; a claim that cannot be judged is unclear."""
 
-    async def aclose(self) -> None:
-        """Free what the check holds. Safe to call twice."""
-
 
 class Embeds(Protocol):
     """An `Embedder`, or a library, which opens its own at the first call."""

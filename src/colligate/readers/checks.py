@@ -77,8 +77,6 @@ class ModelCheck:
         given = {each.number: Verdict(each.verdict) for each in reply.value.judgements}
         return [given.get(number, Verdict.UNCLEAR) for number in range(1, len(claims) + 1)]
 
-    async def aclose(self) -> None: ...  # the model is closed by its owner
-
 
 def _render(number: int, claim: Claim) -> str:
     quotes = "\n".join(
@@ -179,8 +177,6 @@ class OddsCheck:
             return Verdict.CONTRADICTED
         return Verdict.SUPPORTED if denied < _SILENT else Verdict.UNCLEAR
 
-    async def aclose(self) -> None: ...  # the model is closed by its owner
-
 
 class PairCheck:
     """Asks a model of pairs, such as the carried head, about each claim and its quotes."""
@@ -200,7 +196,3 @@ class PairCheck:
         if contradicts >= self._verifier.limit:
             return Verdict.CONTRADICTED
         return Verdict.SUPPORTED if supports >= max(contradicts, neither) else Verdict.UNCLEAR
-
-    async def aclose(self) -> None:
-        """Free the model."""
-        await self._verifier.aclose()
