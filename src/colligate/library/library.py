@@ -201,7 +201,7 @@ class AsyncLibrary(View):
         await in_thread(require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
-            catalogue = await self._store.lock_catalogue()
+            catalogue = await self._lock_catalogue(report)
             ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
@@ -215,7 +215,7 @@ class AsyncLibrary(View):
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
-                    pass
+                    await in_thread(self._store.keep_lock)
             if index:
                 ready = stored if chosen else None
                 result.passages = await self._index(catalogue, ready, report, cluster)
@@ -275,12 +275,13 @@ class AsyncLibrary(View):
         catalogue = await self._store.open_catalogue()
         if not await in_thread(catalogue.in_state, DocumentState.PENDING):
             return 0  # also where nothing may be written
-        if await in_thread(catalogue.is_searchable) and (
-            self._changing.locked() or await in_thread(self._store.is_written_elsewhere)
-        ):
+        searchable = await in_thread(catalogue.is_searchable)
+        if searchable and self._changing.locked():
             return 0
         async with self._change():
-            catalogue = await self._store.lock_catalogue()
+            if searchable and await in_thread(self._store.is_written_elsewhere):
+                return 0
+            catalogue = await self._lock_catalogue(report)
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
@@ -296,7 +297,7 @@ class AsyncLibrary(View):
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._change():
-            catalogue = await self._lock_existing()
+            catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
@@ -314,7 +315,7 @@ class AsyncLibrary(View):
         """
         report = on_progress or _ignore
         async with self._change():
-            catalogue = await self._lock_existing()
+            catalogue = await self._lock_existing(report)
             try:
                 index = await self._store.open_index()
                 damage = await in_thread(find_damage, catalogue, index)
@@ -455,10 +456,15 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_existing(self) -> Catalogue:
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
+        return await self._store.lock_catalogue(
+            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
+        )
+
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.database.in_memory else await self._store.lock_catalogue()
+        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self,
@@ -470,6 +476,7 @@ class AsyncLibrary(View):
         """Index pending and newly stored documents; return the number of passages embedded."""
 
         async def open_index() -> tuple[PassageStore, Embedder]:
+            await in_thread(self._store.keep_lock)
             embedder = await self._embedder.record(
                 catalogue, lambda done, total, what: report(Progress("pulling", done, total, what))
             )
@@ -484,6 +491,7 @@ class AsyncLibrary(View):
             if stored is not None:
                 async with aclosing(stored):
                     async for numbers in stored:
+                        await in_thread(self._store.keep_lock)
                         yield numbers
 
         indexer = Indexer(
