@@ -465,6 +465,39 @@ async def test_waiting_for_another_writer_is_reported(open_library, folder):
     ]
 
 
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_an_id_that_is_there_twice_is_listed_and_reported(open_library, folder):
+    async with open_library() as library:
+        await library.add(folder)
+    table = lance.dataset(library.path / "catalogue.lance")
+    rows = table.to_table(filter="state = 1").to_pylist()
+    row = rows[0] | {"number": 999 << 20}
+    lance.write_dataset(pa.Table.from_pylist([row], table.schema), table.uri, mode="append")
+    async with open_library() as library:
+        assert len(await library.documents()) == 4
+        assert await library.verify()
+    lance.write_dataset(pa.Table.from_pylist([row], table.schema), table.uri, mode="append")
+    async with open_library() as library:
+        with pytest.raises(LibraryDamaged, match=r"catalogue\.lance"):
+            await library.documents()
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_a_row_without_a_digest_of_its_structure_is_replaced(open_library, write):
+    path = write("a.md", "# One\n\nWords.\n")
+    async with open_library() as library:
+        await library.add(path)
+    table = lance.dataset(library.path / "catalogue.lance")
+    table.update({"record": "replace(record, '\"structure\"', '\"older\"')"}, "state = 1")
+    path.write_text("One\n\nWords.\n")
+    async with open_library() as library:
+        (info,) = await library.documents()
+        before = await library.document(info.id)
+        await library.add(path)
+        (info,) = await library.documents()
+        assert (await library.document(info.id)).tree != before.tree
+
+
 @pytest.mark.parametrize("engine", [S3])
 async def test_nobody_erases_while_another_writes_unless_forced(open_library, folder):
     embedder = Interrupted()
