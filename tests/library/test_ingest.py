@@ -483,3 +483,10 @@ async def test_progress_is_reported(library, folder):
     assert {Path(step.file).name for step in reading} == {"badger.md", "heron.md", "otter.md", ""}
     last = [step for step in steps if step.phase == "embedding"][-1]
     assert last.done == last.total == result.passages
+
+
+async def test_optimising_is_reported_where_something_is(library, write, write_records):
+    steps = []
+    await library.add(write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(30)}))
+    await library.add(write("one.md", "One more."), on_progress=steps.append)
+    assert "optimising" not in {step.phase for step in steps}

@@ -519,9 +519,19 @@ class AsyncLibrary(View):
         if not (removing or embedded):
             return
         if index := await self._store.open_index():
-            report(Progress("optimising", 0, 1))
-            await in_thread(_tidy_index, (catalogue, index), removing, embedded, erase)
-            report(Progress("optimising", 1, 1))
+            removed, left = 0, 0
+            if removing:
+                removed, left = await in_thread(_remove_passages, (catalogue, index), removing)
+            changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
+            count = await in_thread(index.count)
+            # If some were gone already, a removal was interrupted, and it may have been to erase.
+            erase = erase or left > 0 or (removed > 0 and count <= _FEW)
+            if erase or changed > _REBUILD * count:
+                report(Progress("optimising", 0, 1))
+                await in_thread(partial(index.optimise, erase=erase or removed > 0))
+                report(Progress("optimising", 1, 1))
+                changed = 0
+            await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
 
     async def _repair(
@@ -562,21 +572,10 @@ def _ignore(_: Progress) -> None:
     pass
 
 
-def _tidy_index(
-    of: tuple[Catalogue, PassageStore], removing: list[int], embedded: int, erase: bool
-) -> None:
-    """Take documents out of the index, and rebuild it if much of it is new or removed."""
+def _remove_passages(of: tuple[Catalogue, PassageStore], documents: list[int]) -> tuple[int, int]:
+    """Take documents out of the index; return how many of their passages it had, and had not."""
     catalogue, index = of
-    stored = index.count()
-    if removing:
-        index.remove(removing)
-    count = index.count()
-    removed = stored - count
-    # If some are gone already, a removal was interrupted, and it may have been to erase.
-    erase = erase or removed < len(catalogue.passage_numbers(DocumentState.REMOVING))
-    erase = erase or (removed > 0 and count <= _FEW)
-    changed = embedded + removed + int(catalogue.meta("changed") or 0)
-    if erase or changed > _REBUILD * count:
-        index.optimise(erase=erase or removed > 0)
-        changed = 0
-    catalogue.set_meta(changed=str(changed))
+    before = index.count()
+    index.remove(documents)
+    removed = max(0, before - index.count())  # others may add meanwhile
+    return removed, len(catalogue.passage_numbers(DocumentState.REMOVING)) - removed
