@@ -23,6 +23,7 @@ from colligate.errors import (
     ServerFailed,
     TooLarge,
     UnsupportedFormat,
+    UsageError,
 )
 from colligate.library import SearchMode
 from support.embedders import WordEmbedder
@@ -386,6 +387,14 @@ async def test_another_chunker_is_refused(library, open_library, folder):
             with pytest.raises(LibraryError, match="cut by structural, not by words:50") as refused:
                 await other.add(folder)
             assert "--chunker" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("option", "error"), [({"ocrr": "eng"}, TypeError), ({"chunker": "nonsense"}, UsageError)]
+)
+def test_a_wrong_option_is_refused_at_once(open_library, option, error):
+    with pytest.raises(error, match=r"ocrr|nonsense"):
+        open_library(**option)
 
 
 async def test_a_library_keeps_its_chunker(open_library, folder, write):

@@ -84,9 +84,7 @@ class ReadOptions(TypedDict, total=False):
 
 
 def require_readers(options: ReadOptions) -> None:
-    """Raise a `ColligateError` if what reads or cuts the files is not on this machine."""
-    if isinstance(chunker := options.get("chunker"), str):
-        parse_chunker(chunker)
+    """Raise a `ColligateError` if what reads the files is not on this machine."""
     if languages := options.get("ocr"):
         find_language_data(languages)
     require_reader(options.get("pdf", ""))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import Unpack
 
 from colligate.concurrency import in_thread
+from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
 from colligate.errors import LibraryDamaged, ModelError, UsageError
 from colligate.library.catalogue import (
@@ -104,6 +105,10 @@ class AsyncLibrary(View):
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
         place = resolve_default_path(name) if path is None else path
+        if unknown := reading.keys() - ReadOptions.__annotations__.keys():
+            raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
+        if isinstance(chunker := reading.get("chunker"), str):
+            parse_chunker(chunker)
         self._store = open_store(place, wait, engine)
         self.path = self._store.path
         self._reading = reading
