@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import select
 import sys
 from collections import Counter
@@ -237,6 +238,25 @@ async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, wo
     assert "its parser crashed (signal 9)" in failures["deadly"]
     assert "its parser crashed (status 3)" in failures["quits"]
     assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "why"),
+    [
+        ("support.nothing:read", "No module named 'support.nothing'"),
+        ("support.readers:nothing", "has no attribute 'nothing'"),
+        ("crashes_on_import:read", r"its parser crashed \(status 3\)"),
+    ],
+)
+async def test_a_reader_that_cannot_be_imported_says_so(
+    open_library, folder, reader, why, tmp_path, monkeypatch
+):
+    (tmp_path / "crashes_on_import.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    async with open_library(reader=reader) as library:
+        result = await library.add(folder)
+    assert len(result.failed) == 3
+    assert all(re.search(why, str(error)) for _, error in result.failed)
 
 
 async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write, monkeypatch):
