@@ -93,6 +93,7 @@ async def test_what_cannot_be_fetched_is_one_line(library, web, folder, monkeypa
     for line, (_, why) in zip(said, wrong, strict=True):
         assert line.startswith("cannot fetch ")
         assert why in line
+    assert said[2].endswith("check the address")
     assert "secret" not in "".join(said)
 
 
