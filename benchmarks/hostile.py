@@ -618,6 +618,55 @@ def _killed(folder: Path, chance: random.Random, kills: int) -> Result:
             return result
 
 
+@row("kill -9 of a server that adds and removes documents")
+def _killed_server(folder: Path, chance: random.Random, kills: int) -> Result:
+    """Kill `colligate serve` at random moments while it takes files and removes documents.
+
+    A failure: a library that does not verify after a kill, a document that is there twice, and one
+    that a server said to have added or removed and that is not there, or is.
+    """
+    there, begun = set[str](), set[str]()  # titles: of what was done, of what was asked for
+    result = Result(kills, facts={"added": 0, "removed": 0})
+
+    def work(client: httpx2.Client, number: int) -> None:
+        """Remove documents and add some until the server is killed."""
+        at = "/api/libraries/default"
+        with suppress(httpx2.HTTPError):
+            listed = client.get(f"{at}/documents").json()
+            for each in chance.sample(listed, len(listed) // 8):
+                there.discard(each["title"])
+                begun.add(each["title"])
+                client.delete(f"{at}/documents/{each['id']}").raise_for_status()
+                begun.discard(each["title"])
+                result.facts["removed"] += 1
+            for part in range(100):
+                titles = [f"Text {number} {part} {each}" for each in range(6)]
+                begun.update(titles)
+                texts = ((title, f"# {title}\n\n" + "Some words. " * 3_000) for title in titles)
+                files = [("files", (f"{title}.md", text.encode())) for title, text in texts]
+                job = client.post(f"{at}/files", files=files).raise_for_status().json()["job"]
+                client.get(f"/api/jobs/{job}/events").raise_for_status()
+                there.update(titles)
+                begun.difference_update(titles)
+                result.facts["added"] += 6
+
+    for number in range(kills):
+        serving = start_command(folder, "http://127.0.0.1:9")
+        with serving.client() as client:
+            killer = threading.Timer(chance.uniform(0, 3), serving.process.kill)
+            killer.start()
+            work(client, number)
+        killer.join()
+        serving.process.communicate()
+        found = asyncio.run(_contents(folder / "papers", []))
+        titles = [title for title, _ in found["documents"]]
+        wrong = there.symmetric_difference(titles) - begun
+        if found["problems"] or wrong or len(titles) != len(set(titles)):
+            result.failures.append(f"kill {number}: {found['problems']} {wrong}"[:300])
+        there.update(titles)
+    return result
+
+
 async def _contents(path: Path, queries: list[str]) -> dict[str, Any]:
     """Return everything that a user can see of a library."""
     async with AsyncLibrary(path, embedder="static") as library:

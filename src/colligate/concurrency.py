@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -199,9 +199,15 @@ class Threads:
     """`count` threads of one model, usable from any event loop until `aclose`."""
 
     def __init__(self, name: str, count: int = 1) -> None:
-        self._name = name
+        self._name, self._count = name, count
         self._process = os.getpid()
         self._executor = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._given: set[Future[Any]] = set()  # work that has not ended
+
+    @property
+    def wanted(self) -> bool:
+        """Whether work waits for a thread."""
+        return len(self._given) > self._count
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run work in one of the threads; cancelling the future before it begins prevents it.
@@ -217,9 +223,12 @@ class Threads:
                 "open the model again",
             )
         try:
-            return asyncio.get_running_loop().run_in_executor(self._executor, work)
+            future = self._executor.submit(work)
         except RuntimeError as error:
             raise ModelError(f"{self._name} was closed", "", "open the model again") from error
+        self._given.add(future)
+        future.add_done_callback(self._given.discard)
+        return asyncio.wrap_future(future)
 
     async def aclose(self) -> None:
         """End the threads after the work they were given is done. Safe to call twice."""

@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from colligate.errors import (
     LibraryDamaged,
@@ -24,7 +25,7 @@ from colligate.errors import (
 )
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
-from colligate.library.store import make_library
+from colligate.library.store import LOCK_FILE, make_library
 from support.documents import text_pdf
 from support.embedders import Interrupted, WordEmbedder
 
@@ -396,6 +397,106 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine):
         embedder.meanwhile = ask
         await writer.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"))
         assert "Shrews" in str(await other.search("shrews", k=1))
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
+async def test_nothing_here_is_changed_while_a_question_tries_the_lock(
+    open_library, folder, write, monkeypatch
+):
+    async with open_library() as library:
+        await library.add(folder)
+        await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"), index=False)
+    async with open_library() as library:
+        probe, alone = library._store.is_written_elsewhere, []
+
+        def look():
+            alone.append(library._changing.locked())
+            return probe()
+
+        monkeypatch.setattr(library._store, "is_written_elsewhere", look)
+        assert await library.index_pending() == 1
+    assert alone == [True]
+
+
+async def test_a_writer_is_seen_once_another_has_ended(open_library, folder, write, monkeypatch):
+    monkeypatch.setattr("colligate.library.index._WINDOW", 1)
+    embedder = Interrupted()
+    async with open_library(embedder=embedder) as writer, open_library() as other:
+        await writer.add(folder)
+        first = FileLock(writer.path / LOCK_FILE)
+        first.acquire()
+
+        async def end_first():
+            first.release()
+            embedder.meanwhile = ask
+
+        async def ask():
+            assert await other.index_pending() == 0
+
+        embedder.meanwhile = end_first
+        await writer.add([write(f"{name}.md", f"The {name}.") for name in ("mole", "shrew")])
+        assert embedder.meanwhile is None
+
+
+async def test_a_lock_that_cannot_be_taken_stops_no_question(library, folder):
+    await library.add(folder / "otter.md")
+    await library.add(folder, index=False)
+    (library.path / LOCK_FILE).unlink(missing_ok=True)
+    (library.path / LOCK_FILE).symlink_to("nothing")
+    assert await library.index_pending() > 0
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_waiting_for_another_writer_is_reported(open_library, folder):
+    async with open_library(wait=60) as library:
+        await library.documents()
+        library.path.mkdir()
+        other = FileLock(library.path / LOCK_FILE)
+        other.acquire()
+        steps = []
+
+        def see(step):
+            steps.append(step)
+            other.release()
+
+        await library.add(folder, on_progress=see)
+    assert [step.file for step in steps if step.phase == "waiting"] == [
+        "for the library: another process is writing it"
+    ]
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_an_id_that_is_there_twice_is_listed_and_reported(open_library, folder):
+    async with open_library() as library:
+        await library.add(folder)
+    table = lance.dataset(library.path / "catalogue.lance")
+    rows = table.to_table(filter="state = 1").to_pylist()
+    row = rows[0] | {"number": 999 << 20}
+    lance.write_dataset(pa.Table.from_pylist([row], table.schema), table.uri, mode="append")
+    async with open_library() as library:
+        assert len(await library.documents()) == 4
+        assert await library.verify()
+    lance.write_dataset(pa.Table.from_pylist([row], table.schema), table.uri, mode="append")
+    async with open_library() as library:
+        with pytest.raises(LibraryDamaged, match=r"catalogue\.lance"):
+            await library.documents()
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_a_row_without_a_digest_of_its_structure_is_replaced(open_library, write):
+    path = write("One.txt", "# One\n\nWords.\n")
+    async with open_library() as library:
+        await library.add(path)
+    table = lance.dataset(library.path / "catalogue.lance")
+    table.update({"record": "replace(record, '\"structure\"', '\"older\"')"}, "state = 1")
+    path = path.rename(path.with_suffix(".md"))
+    async with open_library() as library:
+        (before,) = await library.documents()
+        flat = await library.document(before.id)
+        await library.add(path)
+        after = await library.document((await library.documents())[-1].id)
+        assert (after.title, after.text) == (flat.title, flat.text)
+        assert len(after.tree.sections) > len(flat.tree.sections)
 
 
 @pytest.mark.parametrize("engine", [S3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import select
 import sys
 from collections import Counter
@@ -23,6 +24,7 @@ from colligate.errors import (
     ServerFailed,
     TooLarge,
     UnsupportedFormat,
+    UsageError,
 )
 from colligate.library import SearchMode
 from support.embedders import WordEmbedder
@@ -238,6 +240,25 @@ async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, wo
     assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
 
 
+@pytest.mark.parametrize(
+    ("reader", "why"),
+    [
+        ("support.nothing:read", "No module named 'support.nothing'"),
+        ("support.readers:nothing", "has no attribute 'nothing'"),
+        ("crashes_on_import:read", r"its parser crashed \(status 3\)"),
+    ],
+)
+async def test_a_reader_that_cannot_be_imported_says_so(
+    open_library, folder, reader, why, tmp_path, monkeypatch
+):
+    (tmp_path / "crashes_on_import.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    async with open_library(reader=reader) as library:
+        result = await library.add(folder)
+    assert len(result.failed) == 3
+    assert all(re.search(why, str(error)) for _, error in result.failed)
+
+
 async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write, monkeypatch):
     monkeypatch.setattr(Limits, "seconds", lambda limits, size: 0.5 if size == 4 else 60)
     write("stuck.md", "slow")
@@ -294,6 +315,32 @@ async def test_a_slow_file_does_not_hold_up_the_others(open_library, folder, wri
         first = await library.document(result.document_ids[0])
         assert first.title == "Waits"  # the order of the result is that of the files
         assert await library.verify() == []
+
+
+async def test_a_late_file_is_waited_for_once(open_library, write, monkeypatch):
+    pipe = write("a-waits.md", "At last.").with_suffix(".pipe")
+    os.mkfifo(pipe)
+    for n in range(20):
+        folder = write(f"b{n}.md", f"Number {n}.").parent
+    others, late, wait = asyncio.Event(), [], asyncio.wait
+
+    async def watch(futures, *, timeout=None, **options):
+        done, waiting = await wait(futures, timeout=timeout, **options)
+        late.extend(waiting if timeout else [])
+        return done, waiting
+
+    def see(progress):
+        if progress.phase == "reading" and progress.done == 20:
+            others.set()
+
+    monkeypatch.setattr("colligate.library.ingest._LATE", 0.05)
+    monkeypatch.setattr("asyncio.wait", watch)
+    async with open_library(reader="support.readers:stuck") as library:
+        adding = asyncio.create_task(library.add(folder, workers=2, on_progress=see, index=False))
+        await asyncio.wait_for(others.wait(), 60)
+        await asyncio.to_thread(pipe.write_text, "go on")
+        await adding
+    assert len(late) == len(set(late)) > 0
 
 
 ENDLESS = """
@@ -386,6 +433,14 @@ async def test_another_chunker_is_refused(library, open_library, folder):
             with pytest.raises(LibraryError, match="cut by structural, not by words:50") as refused:
                 await other.add(folder)
             assert "--chunker" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("option", "error"), [({"ocrr": "eng"}, TypeError), ({"chunker": "nonsense"}, UsageError)]
+)
+def test_a_wrong_option_is_refused_at_once(open_library, option, error):
+    with pytest.raises(error, match=r"ocrr|nonsense"):
+        open_library(**option)
 
 
 async def test_a_library_keeps_its_chunker(open_library, folder, write):
@@ -483,3 +538,10 @@ async def test_progress_is_reported(library, folder):
     assert {Path(step.file).name for step in reading} == {"badger.md", "heron.md", "otter.md", ""}
     last = [step for step in steps if step.phase == "embedding"][-1]
     assert last.done == last.total == result.passages
+
+
+async def test_optimising_is_reported_where_something_is(library, write, write_records):
+    steps = []
+    await library.add(write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(30)}))
+    await library.add(write("one.md", "One more."), on_progress=steps.append)
+    assert "optimising" not in {step.phase for step in steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import httpx2
@@ -70,13 +71,14 @@ async def test_the_server_says_what_kind_it_is(library, web, path, kind, content
 
 
 async def test_what_cannot_be_fetched_is_one_line(library, web, folder, monkeypatch):
-    for status in (403, 404):
+    for status in (403, 404, 410):
         web.pages[f"/{status}"] = status
     web.pages["/large"] = ("text/plain", "x" * 2_000)
     monkeypatch.setattr("colligate.library.web.Limits", lambda: Limits(file_bytes=1_000))
     wrong = [
         (f"{web.url}/403", "HTTP 403 Forbidden; it may need a login"),
         (f"{web.url}/404", "HTTP 404 Not Found; check the address"),
+        (f"{web.url}/410", "HTTP 410 Gone; check the address"),
         (f"{web.url}/large", "it has more than 1,000 bytes"),
         ("http://127.0.0.1:1/", "check the address and the network"),
         ("http://example.com/a", "use https:"),
@@ -91,6 +93,7 @@ async def test_what_cannot_be_fetched_is_one_line(library, web, folder, monkeypa
     for line, (_, why) in zip(said, wrong, strict=True):
         assert line.startswith("cannot fetch ")
         assert why in line
+    assert said[2].endswith("check the address")
     assert "secret" not in "".join(said)
 
 
@@ -100,6 +103,23 @@ async def test_a_body_without_a_stated_length_is_bounded_too(library, web, monke
     monkeypatch.setattr("colligate.library.web.Limits", lambda: Limits(file_bytes=1_000))
     (problem,) = (await library.add(f"{web.url}/large")).problems
     assert "more than 1,000 bytes" in str(problem)
+
+
+async def test_bytes_that_arrive_are_reported_with_the_total_if_it_is_known(library, web):
+    web.pages["/otter.md"] = ("text/plain", OTTERS)
+    web.headers["Content-Length"] = ""
+    steps = []
+    await library.add(f"{web.url}/otter.md", on_progress=steps.append)
+    fetching = [(step.done, step.total) for step in steps if step.phase == "fetching"]
+    assert fetching == [(0, 0), (len(OTTERS), 0)]
+
+
+async def test_a_silent_server_is_not_waited_for(library, monkeypatch):
+    monkeypatch.setattr("colligate.library.web._SECONDS_OF_SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        (problem,) = (await library.add(address)).problems
+    assert str(problem).endswith("no answer within 0.2 seconds; try again later")
 
 
 async def test_a_file_that_cannot_be_read_is_named_by_its_address(library, web):
@@ -160,6 +180,7 @@ async def test_a_certificate_is_checked(library, monkeypatch, tmp_path):
         web.pages["/otter.md"] = ("text/plain", OTTERS)
         (problem,) = (await library.add(f"{web.url}/otter.md")).problems
         assert "certificate verify failed" in str(problem)
+        assert "set SSL_CERT_FILE" in str(problem)
         authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
         assert len((await library.add(f"{web.url}/otter.md")).added) == 1

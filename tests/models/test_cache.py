@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import ServerFailed
+from colligate.errors import ColligateError, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
 from colligate.models.cache import CachedChat, ResponseCache, cached_passes
 from support.models import HELLO, ask, likelihood
@@ -205,6 +205,20 @@ def test_removing_from_a_damaged_file_deletes_it(cache):
     cache.path.write_bytes(b"SECRET, and no database " * 50)
     cache.remove(["any"])
     assert b"SECRET" not in bytes_on_disk(cache)
+
+
+async def test_a_damaged_file_that_cannot_be_deleted(scripted_model, cache, monkeypatch):
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError("in use")
+
+    cache.path.parent.mkdir()
+    cache.path.write_bytes(b"SECRET, and no database " * 50)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    answer = await ask(CachedChat(scripted_model(["one"]), cache))
+    assert answer.text == "one"
+    assert "cannot be used: in use" in answer.warnings[0]
+    with pytest.raises(ColligateError, match="still holds text"):
+        cache.remove(["any"])
 
 
 async def test_a_place_that_cannot_be_written(scripted_model, tmp_path):

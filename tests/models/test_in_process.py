@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from colligate.concurrency import Threads
 from colligate.errors import ContextTooSmall, ModelError, WeightsUnavailable
 from colligate.models import Capability, Message
 from colligate.models.hf.model import HFModel
@@ -102,6 +103,15 @@ async def test_a_short_answer_does_not_wait_for_a_long_one(model):
 
     await asyncio.gather(stream(200), stream(4), stream(40))
     assert ended == [4, 40, 200]
+
+
+async def test_an_answer_does_not_wait_for_the_event_loop(model, monkeypatch):
+    given: list[object] = []
+    run = Threads.run
+    monkeypatch.setattr(Threads, "run", lambda self, work: given.append(work) or run(self, work))
+    answer = await ask(model, ASK, max_tokens=40)
+    assert answer.usage.output_tokens == 40
+    assert len(given) < 10
 
 
 @pytest.mark.parametrize(

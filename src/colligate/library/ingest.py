@@ -84,9 +84,7 @@ class ReadOptions(TypedDict, total=False):
 
 
 def require_readers(options: ReadOptions) -> None:
-    """Raise a `ColligateError` if what reads or cuts the files is not on this machine."""
-    if isinstance(chunker := options.get("chunker"), str):
-        parse_chunker(chunker)
+    """Raise a `ColligateError` if what reads the files is not on this machine."""
     if languages := options.get("ocr"):
         find_language_data(languages)
     require_reader(options.get("pdf", ""))
@@ -130,9 +128,10 @@ class Ingested:
 class Progress:
     """How far `AsyncLibrary.add` is.
 
-    `phase` is "fetching" (bytes of a web address), "comparing" (many files with their records),
-    "reading" (files), "pulling" (bytes of an embedder), "embedding" (passages; `total` grows while
-    files are still read) or "optimising". `file` is the file in work.
+    `phase` is "waiting" (for another process, described in `file`), "fetching" (bytes of a web
+    address), "comparing" (many files with their records), "reading" (files), "pulling" (bytes of an
+    embedder), "embedding" (passages; `total` grows while files are still read) or "optimising".
+    `file` is the file in work.
     """
 
     phase: str
@@ -209,6 +208,7 @@ class Ingestion:
             parsers = ParserPool(workers, self._reader, self._limits)
         threads = ThreadPoolExecutor(workers, thread_name_prefix="parsing")
         ahead: dict[asyncio.Future[_Parsed], _Job] = {}  # in the order in which they are stored
+        late: set[asyncio.Future[_Parsed]] = set()
         left = iter(jobs)
 
         def parse_ahead() -> None:
@@ -222,7 +222,11 @@ class Ingestion:
                 parse_ahead()
                 first, job = next(iter(ahead.items()))
                 self._report(Progress("reading", done, len(jobs), str(job.path)))
-                await asyncio.wait([first], timeout=_LATE)
+                if first in late:
+                    await asyncio.wait(ahead, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.wait([first], timeout=_LATE)
+                    late.add(first)
                 if not first.done() and any(each.done() for each in ahead):  # they overtake it
                     ahead[first] = ahead.pop(first)
                 ready = list(itertools.takewhile(asyncio.Future.done, ahead))
@@ -230,6 +234,7 @@ class Ingestion:
                     self._report(Progress("reading", at, len(jobs), str(ahead[each].path)))
                 done += len(ready)
                 if ready:
+                    late.difference_update(ready)
                     group = [(ahead.pop(each), each.result()) for each in ready]
                     yield await in_thread(self._finish, group, result)
             self._report(Progress("reading", len(jobs), len(jobs)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import Unpack
 
 from colligate.concurrency import in_thread
+from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
 from colligate.errors import LibraryDamaged, ModelError, UsageError
 from colligate.library.catalogue import (
@@ -104,6 +105,10 @@ class AsyncLibrary(View):
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
         place = resolve_default_path(name) if path is None else path
+        if unknown := reading.keys() - ReadOptions.__annotations__.keys():
+            raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
+        if isinstance(chunker := reading.get("chunker"), str):
+            parse_chunker(chunker)
         self._store = open_store(place, wait, engine)
         self.path = self._store.path
         self._reading = reading
@@ -201,7 +206,7 @@ class AsyncLibrary(View):
         await in_thread(require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
-            catalogue = await self._store.lock_catalogue()
+            catalogue = await self._lock_catalogue(report)
             ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
@@ -215,7 +220,7 @@ class AsyncLibrary(View):
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
-                    pass
+                    await in_thread(self._store.keep_lock)
             if index:
                 ready = stored if chosen else None
                 result.passages = await self._index(catalogue, ready, report, cluster)
@@ -275,12 +280,13 @@ class AsyncLibrary(View):
         catalogue = await self._store.open_catalogue()
         if not await in_thread(catalogue.in_state, DocumentState.PENDING):
             return 0  # also where nothing may be written
-        if await in_thread(catalogue.is_searchable) and (
-            self._changing.locked() or await in_thread(self._store.is_written_elsewhere)
-        ):
+        searchable = await in_thread(catalogue.is_searchable)
+        if searchable and self._changing.locked():
             return 0
         async with self._change():
-            catalogue = await self._store.lock_catalogue()
+            if searchable and await in_thread(self._store.is_written_elsewhere):
+                return 0
+            catalogue = await self._lock_catalogue(report)
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
@@ -296,7 +302,7 @@ class AsyncLibrary(View):
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._change():
-            catalogue = await self._lock_existing()
+            catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
@@ -314,7 +320,7 @@ class AsyncLibrary(View):
         """
         report = on_progress or _ignore
         async with self._change():
-            catalogue = await self._lock_existing()
+            catalogue = await self._lock_existing(report)
             try:
                 index = await self._store.open_index()
                 damage = await in_thread(find_damage, catalogue, index)
@@ -455,10 +461,15 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_existing(self) -> Catalogue:
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
+        return await self._store.lock_catalogue(
+            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
+        )
+
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.database.in_memory else await self._store.lock_catalogue()
+        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self,
@@ -470,6 +481,7 @@ class AsyncLibrary(View):
         """Index pending and newly stored documents; return the number of passages embedded."""
 
         async def open_index() -> tuple[PassageStore, Embedder]:
+            await in_thread(self._store.keep_lock)
             embedder = await self._embedder.record(
                 catalogue, lambda done, total, what: report(Progress("pulling", done, total, what))
             )
@@ -484,6 +496,7 @@ class AsyncLibrary(View):
             if stored is not None:
                 async with aclosing(stored):
                     async for numbers in stored:
+                        await in_thread(self._store.keep_lock)
                         yield numbers
 
         indexer = Indexer(
@@ -511,9 +524,19 @@ class AsyncLibrary(View):
         if not (removing or embedded):
             return
         if index := await self._store.open_index():
-            report(Progress("optimising", 0, 1))
-            await in_thread(_tidy_index, (catalogue, index), removing, embedded, erase)
-            report(Progress("optimising", 1, 1))
+            removed, left = 0, 0
+            if removing:
+                removed, left = await in_thread(_remove_passages, (catalogue, index), removing)
+            changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
+            count = await in_thread(index.count)
+            # If some were gone already, a removal was interrupted, and it may have been to erase.
+            erase = erase or left > 0 or (removed > 0 and count <= _FEW)
+            if erase or changed > _REBUILD * count:
+                report(Progress("optimising", 0, 1))
+                await in_thread(partial(index.optimise, erase=erase or removed > 0))
+                report(Progress("optimising", 1, 1))
+                changed = 0
+            await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
 
     async def _repair(
@@ -554,21 +577,10 @@ def _ignore(_: Progress) -> None:
     pass
 
 
-def _tidy_index(
-    of: tuple[Catalogue, PassageStore], removing: list[int], embedded: int, erase: bool
-) -> None:
-    """Take documents out of the index, and rebuild it if much of it is new or removed."""
+def _remove_passages(of: tuple[Catalogue, PassageStore], documents: list[int]) -> tuple[int, int]:
+    """Take documents out of the index; return how many of their passages it had, and had not."""
     catalogue, index = of
-    stored = index.count()
-    if removing:
-        index.remove(removing)
-    count = index.count()
-    removed = stored - count
-    # If some are gone already, a removal was interrupted, and it may have been to erase.
-    erase = erase or removed < len(catalogue.passage_numbers(DocumentState.REMOVING))
-    erase = erase or (removed > 0 and count <= _FEW)
-    changed = embedded + removed + int(catalogue.meta("changed") or 0)
-    if erase or changed > _REBUILD * count:
-        index.optimise(erase=erase or removed > 0)
-        changed = 0
-    catalogue.set_meta(changed=str(changed))
+    before = index.count()
+    index.remove(documents)
+    removed = max(0, before - index.count())  # others may add meanwhile
+    return removed, len(catalogue.passage_numbers(DocumentState.REMOVING)) - removed

@@ -31,6 +31,7 @@ from colligate.errors import ColligateError, ReadingError, TooLarge
 _DEFAULT_LIMITS = Limits()
 DEFAULT_READER = "colligate.documents.reading:read_file"
 Reader = Callable[[Path], object]
+_Named = tuple[str, dict[str, Limits]]  # a reader that the child imports, and its options
 
 # Seconds between a child's checks that its parent is alive.
 _WATCH = 0.5
@@ -69,9 +70,7 @@ class ParserPool:
     def __init__(
         self, workers: int, reader: str = DEFAULT_READER, limits: Limits = _DEFAULT_LIMITS
     ) -> None:
-        self._read: Reader = pkgutil.resolve_name(reader)
-        if limits != _DEFAULT_LIMITS:
-            self._read = partial(self._read, limits=limits)
+        self._reader = (reader, {} if limits == _DEFAULT_LIMITS else {"limits": limits})
         self._all = [_Parser(limits) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
         for parser in self._all:
@@ -92,7 +91,7 @@ class ParserPool:
         """
         parser = self._idle.get()
         try:
-            return parser.read(path, size, known, reader or self._read)
+            return parser.read(path, size, known, reader or self._reader)
         except ReadingError as error:
             return ParsedFile("", error=error)
         finally:
@@ -113,7 +112,7 @@ class _Parser:
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
-    def read(self, path: Path, size: int, known: str, reader: Reader) -> ParsedFile:
+    def read(self, path: Path, size: int, known: str, reader: Reader | _Named) -> ParsedFile:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -248,8 +247,15 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             path, known, read = pickle.load(requests)
         except EOFError:
             return
+        if isinstance(read, tuple):
+            read = partial(_read_by, *read)
         pickle.dump(_answer(read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
+
+
+def _read_by(reader: str, options: dict[str, Limits], path: Path) -> object:
+    """Read a file by the reader of this name; if it cannot be imported, the file fails."""
+    return pkgutil.resolve_name(reader)(path, **options)
 
 
 def _limit_addresses() -> None:

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +42,8 @@ FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
 LOCK_FILE = "adding"
+
+OnWait = Callable[[str], None]
 
 # What may be in a folder that has no catalogue yet.
 _OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
@@ -95,10 +97,13 @@ class LibraryStore:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self) -> Catalogue:
-        """Open the catalogue to write in it; make the library if there is none."""
+    async def lock_catalogue(self, on_wait: OnWait | None = None) -> Catalogue:
+        """Open the catalogue to write in it; make the library if there is none.
+
+        `on_wait` is called once, with a description of a process that has to be waited for.
+        """
         async with self._opening:
-            await self._hold()
+            await self._hold(on_wait)
             catalogue = await in_thread(self._load_catalogue, make=True)
             if catalogue.database.read_only:
                 hint = "name a folder you can write with --library"
@@ -121,10 +126,21 @@ class LibraryStore:
 
     def is_written_elsewhere(self) -> bool:
         """Return whether another process is adding documents."""
-        if self._lock.is_locked or not self._try_lock():
-            return not self._lock.is_locked
+        if self._lock.is_locked:
+            return False
+        try:
+            if not self._try_lock():
+                return True
+        except LibraryError:  # writing will say so
+            return False
         self._lock.release()
         return False
+
+    def keep_lock(self) -> None:
+        """Take the lock if it is free: the process that had it may have ended."""
+        with suppress(LibraryError):  # it only tells others what to leave
+            if not self._lock.is_locked:
+                self._try_lock()
 
     async def pin(self) -> SearchStore:
         """Return what searches read, pinned as it is now if the engine has versions."""
@@ -198,10 +214,10 @@ class LibraryStore:
             self._empty = None
         self._lock.release()
 
-    async def _hold(self) -> None:
+    async def _hold(self, on_wait: OnWait | None) -> None:
         """Get ready to write. Several may; to the first one others leave what is pending."""
         await in_thread(self._check_folder)
-        await in_thread(self._try_lock)
+        await in_thread(self.keep_lock)
 
     def _try_lock(self) -> bool:
         """Take the lock of the folder, unless another process has it; return whether it is held."""

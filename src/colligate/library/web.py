@@ -143,13 +143,18 @@ async def fetch(address: str, library: Path, report: OnProgress) -> Path:
     except TimeoutError as error:
         why = f"it was not complete after {_SECONDS:g} seconds"
         raise ReadingError(what, why, "fetch the file and give its path") from error
+    except httpx2.TimeoutException as error:
+        why = f"no answer within {_SECONDS_OF_SILENCE:g} seconds"
+        raise ReadingError(what, why, "try again later") from error
     except httpx2.HTTPError as error:
         why = re.sub(r"^\[.*?\] ", "", str(error)) or type(error).__name__
-        raise ReadingError(what, why, _HINT) from error
+        hint = _TRUST if "certificate verify failed" in why else _HINT
+        raise ReadingError(what, why, hint) from error
 
 
 _LOGIN = "it may need a login: fetch the file and give its path"
-_HINTS = {401: _LOGIN, 403: _LOGIN, 404: "check the address"}
+_HINTS = {401: _LOGIN, 403: _LOGIN, 404: "check the address", 410: "check the address"}
+_TRUST = "set SSL_CERT_FILE if you trust who signed it"
 _HINT = "check the address and the network, or try again later"
 
 
@@ -168,7 +173,7 @@ async def _receive(
             what = f"cannot fetch {address}"
             raise TooLarge(what, f"it has more than {most:,} bytes, the limit", "split it")
         file.write(piece)
-        report(size, total or size, address)
+        report(min(size, total or size), total, address)
 
 
 def _check_redirect(first: httpx2.URL) -> Callable[[httpx2.Request], object]:

@@ -298,27 +298,25 @@ class ResponseCache:
         Raises:
             ColligateError: the entries could not be deleted.
         """
+
+        def delete(db: sqlite3.Connection) -> int:
+            with db:
+                count = db.execute(f"DELETE {_OF_TAGS}", (json.dumps(list(tags)),)).rowcount
+                db.execute("DELETE FROM tags WHERE key NOT IN (SELECT key FROM responses)")
+            # Deleting zeroes the cells, but pages may contain older copies of cells that moved:
+            # rewrite the file. Also if nothing was deleted: an earlier process may be dead.
+            db.execute("VACUUM")
+            return count
+
         with self._lock:
             try:
-                if not self.path.exists():
-                    return 0
-                db = self._open()
-                with db:
-                    count = db.execute(f"DELETE {_OF_TAGS}", (json.dumps(list(tags)),)).rowcount
-                    db.execute("DELETE FROM tags WHERE key NOT IN (SELECT key FROM responses)")
-                # Deleting zeroes the cells, but pages may contain older copies of cells that moved:
-                # rewrite the file. Also if nothing was deleted: an earlier process may be dead.
-                db.execute("VACUUM")
-                return count
+                return (self._use(delete) or 0) if self.path.exists() else 0
             except (sqlite3.OperationalError, OSError) as error:
                 raise ColligateError(
                     f"the response cache {self.path} still holds text of removed documents",
                     str(error),
                     "stop the other processes that use it and try again, or delete the file",
                 ) from error
-            except sqlite3.DatabaseError as error:
-                self._start_anew(error)
-                return 0
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
@@ -331,12 +329,26 @@ class ResponseCache:
         """Do the work; on a problem with the file, warn and return None."""
         with self._lock:
             try:
-                return work(self._open())
+                return self._use(work)
             except (sqlite3.OperationalError, OSError) as error:  # locked, full, read-only
                 self._warn(f"the response cache {self.path} cannot be used: {error}")
-            except (sqlite3.DatabaseError, ValueError) as error:  # not a database, or damaged
-                self._start_anew(error)
         return None
+
+    def _use(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Do the work; delete a damaged file, which may hold text that has to be removable."""
+        try:
+            return work(self._open())
+        except (sqlite3.OperationalError, OSError):
+            raise
+        except (sqlite3.DatabaseError, ValueError) as error:  # not a database, or damaged
+            if self._connection is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.close()
+            self._connection = None
+            self.path.unlink(missing_ok=True)
+            self._warn(
+                f"the response cache {self.path} was damaged ({error}); a new one is started"
+            )
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -353,15 +365,6 @@ class ResponseCache:
                 raise
             self._connection = db
         return self._connection
-
-    def _start_anew(self, error: Exception) -> None:
-        """Delete a damaged file: it may hold text that has to be removable."""
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-        self._connection = None
-        self.path.unlink(missing_ok=True)
-        self._warn(f"the response cache {self.path} was damaged ({error}); a new one is started")
 
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:

@@ -297,13 +297,15 @@ class LocalBackend(ABC):
     async def finish(self, requests: Sequence[Request[T]]) -> list[T]:
         """Advance until requests have their outcomes; raise the first that is an error.
 
-        Each call that waits asks for a batch in its turn, and a batch serves all of them: a short
-        answer does not wait for a long one.
+        A batch serves all calls that wait. The thread goes on without the event loop until another
+        call wants it: a short answer does not wait for a long one.
         """
 
         def advance() -> None:
-            if any(request.outcome is None for request in requests):
+            while any(request.outcome is None for request in requests):
                 self.advance()
+                if self.computing.wanted:
+                    break
 
         while any(request.outcome is None for request in requests):
             await self.computing.run(advance)

@@ -313,7 +313,7 @@ def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
         meant = f"openai:MODEL@{name}"
     elif "gguf" in kinds and (name.endswith(".gguf") or name in _pinned_models()):
         meant = f"gguf:{name}"
-    elif re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # as on the hub
+    elif "/" in name.strip("/") and ":" not in name:  # as on the hub, or a folder
         meant = next((f"{kind}:{name}" for kind in ("hf", "st") if kind in kinds), "")
     else:
         meant = ""

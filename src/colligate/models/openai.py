@@ -114,11 +114,11 @@ class OpenAIChat:
             return self._dialect.body(request, **options)
 
         spent = Usage()  # on answers that were not used
-        while True:
-            room = self._dialect.thinking_room  # other calls may add to it meanwhile
-            async with self._endpoint.call(self._model, make_body()) as client:
+        async with self._endpoint.call(self._model, make_body()) as client:
+            while True:
                 for attempt in self._endpoint.attempts(make_body, self._dialect.learn):
                     with attempt as body:
+                        room = self._dialect.thinking_room  # other calls may add to it meanwhile
                         if display is None:
                             answer = await client.post(_CHAT, body=body, cast_to=object)
                             reply = read_reply(answer)
@@ -131,15 +131,15 @@ class OpenAIChat:
                                 stream_cls=AsyncStream[Any],
                             )
                             reply = await read_stream(stream, show)
-            text, thinking = reply.content or "", ""
-            # JSON's text may have marks of thinking.
-            if request.schema is None or not text.lstrip().startswith("{"):
-                text, thinking = split_thinking(text)
-            thinking = "\n\n".join(filter(None, (reply.thinking.strip(), thinking)))
-            if room or text.strip() or not reply.was_cut_thinking(thinking):
-                break
-            spent += reply.usage_for(request.messages)
-            self._dialect.give_room_to_think(_ROOM_TO_THINK)
+                text, thinking = reply.content or "", ""
+                # JSON's text may have marks of thinking.
+                if request.schema is None or not text.lstrip().startswith("{"):
+                    text, thinking = split_thinking(text)
+                thinking = "\n\n".join(filter(None, (reply.thinking.strip(), thinking)))
+                if room or text.strip() or not reply.was_cut_thinking(thinking):
+                    break
+                spent += reply.usage_for(request.messages)
+                self._dialect.give_room_to_think(_ROOM_TO_THINK)
         text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):
@@ -309,13 +309,13 @@ class ServerReply:
         """Take a whole answer ("message") or a piece of a stream ("delta"); return its text."""
         try:
             self.usage = part.get("usage") or self.usage
-            if not part.get("choices"):
+            if key == "delta" and not part.get("choices"):
                 return ""
             choice = part["choices"][0]
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            said = choice.get(key) or {}
+            said = choice[key] if key == "message" else choice.get(key) or {}
             piece = said.get("content")
-            piece = said.get("refusal") if piece is None else piece
+            piece = piece or said.get("refusal") or piece
             self.thinking += _thinking(said)
         except (AttributeError, LookupError, TypeError):
             raise Garbled("it has no choices") from None
@@ -377,6 +377,7 @@ async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> 
         raise error.__cause__ or error from None
     if reply.finish_reason is None:
         raise Garbled("the stream broke off before its end")
+    reply.content = reply.content or None  # a stream begins with an empty text
     return reply.check()
 
 

@@ -21,7 +21,7 @@ import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import from_json
 
-from colligate.models.base import Completion, Message
+from colligate.models.base import Completion, Message, encodable
 from colligate.models.escaping import escape
 
 T = TypeVar("T", bound=BaseModel)
@@ -92,7 +92,7 @@ def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
 
 _FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING, _CLOSING = re.compile(r"[{[]"), re.compile(r"[}\]]")
-_CONTROL = re.compile(r"[\0-\x1f]")  # models write line breaks into strings
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*"?', re.DOTALL)  # the last may be cut
 _CUT_WORD = re.compile(r"[\w.+-]+\Z")  # a number or a word that may be longer
 _DECODER = json.JSONDecoder()
 
@@ -159,16 +159,24 @@ def _broken_values(text: str) -> Iterator[tuple[Any, bool]]:
         broken = block[first.start() :].rstrip()
         if len(broken) > _LONGEST_REPAIRED or len(_OPENING.findall(broken)) > _MOST_BRACKETS:
             continue
-        left_open = len(_OPENING.findall(broken)) - len(_CLOSING.findall(broken))
+        bare = _STRING.sub("", broken)
+        left_open = len(_OPENING.findall(bare)) - len(_CLOSING.findall(bare))
         with contextlib.suppress(ValueError, TypeError):  # half a surrogate pair is a TypeError
-            plain = _CUT_WORD.sub("", _CONTROL.sub(" ", broken))
+            plain = _CUT_WORD.sub("", _STRING.sub(_escape_string, broken))
             value = from_json(plain, allow_partial=True)
             if left_open > 0:
                 _drop_begun(value)
             yield value, True
-        whole_items = left_open < 2 or broken.endswith(("}", "]"))  # a repair keeps half an item
+        whole_items = left_open < 2 or bare.endswith(("}", "]"))  # a repair keeps half an item
         if whole_items and (value := repair_json(broken)) is not None:
             yield value, True
+
+
+def _escape_string(found: re.Match[str]) -> str:
+    """Return a string with its line breaks escaped and no half characters; nothing of a cut one."""
+    with contextlib.suppress(ValueError):
+        return json.dumps(encodable(json.loads(found[0], strict=False)))
+    return found[0] if found.end() < len(found.string) else '"'
 
 
 def _drop_begun(value: Any) -> None:

@@ -197,7 +197,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
                 if not _is_here(file, folder):
                     _download(weights, file, folder, before, on_progress or ignore_progress)
                 before += file.size
-            (folder / _CHECKED).touch()
+            (folder / _CHECKED).write_bytes(_stamp(weights, folder))
     except OSError as error:
         raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
@@ -243,12 +243,11 @@ _CHECKED = ".checked"
 
 
 def _check_unchanged(weights: Pinned, folder: Path) -> None:
-    """Check the digests again if a file is newer than the last check."""
-    marker = folder / _CHECKED
-    states = [(folder / file.name).stat() for file in weights.files.values()]
-    newest = max(time for each in states for time in (each.st_mtime_ns, each.st_ctime_ns))
-    if marker.is_file() and newest <= marker.stat().st_mtime_ns:
-        return
+    """Check the digests again if a size or a time is not what it was at the last check."""
+    marker, stamp = folder / _CHECKED, _stamp(weights, folder)
+    with suppress(OSError):
+        if marker.read_bytes() == stamp:
+            return
     if not os.access(folder, os.W_OK):
         return  # whose files they are checks them: here it would be for every start
     if wrong := verify_weights(weights.name):
@@ -258,7 +257,13 @@ def _check_unchanged(weights: Pinned, folder: Path) -> None:
             f"run colligate models pull {weights.name}, which fetches it again",
         )
     with suppress(OSError):
-        marker.touch()
+        marker.write_bytes(stamp)
+
+
+def _stamp(weights: Pinned, folder: Path) -> bytes:
+    """Return size and time of each file."""
+    states = [(folder / file.name).stat() for file in weights.files.values()]
+    return repr([(each.st_size, each.st_mtime_ns) for each in states]).encode()
 
 
 def list_weights() -> list[WeightsEntry]:
@@ -323,7 +328,7 @@ def fetch(
         SourceFailed: the source cannot be reached, or sends other bytes.
     """
     left = _size_of(unfinished)  # by an earlier call
-    failures = 0
+    failures, answered = 0, False
     while (start := _size_of(unfinished)) != size or hash_file(unfinished) != sha256:
         if start >= size:
             unfinished.unlink()
@@ -336,8 +341,10 @@ def fetch(
             failures += 1  # it ended early
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             got_some = _size_of(unfinished) > start
+            answered |= got_some
             failures = 1 if got_some else failures + 1
-            unanswered = isinstance(error, httpx2.TimeoutException) and not got_some
+            nobody = isinstance(error, httpx2.TimeoutException | httpx2.ConnectError)
+            unanswered = nobody and not answered
             if unanswered or not isinstance(error, httpx2.TransportError) or failures == _ATTEMPTS:
                 raise SourceFailed(_describe(error)) from None
             time.sleep(0.1 * 2**failures)
@@ -537,7 +544,14 @@ class _RemoteFile(io.RawIOBase):
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0
-        data, _ = self._get(f"bytes={self._at}-{end - 1}")
+        for attempt in range(1, _ATTEMPTS + 1):  # else the member would begin anew
+            try:
+                data, _ = self._get(f"bytes={self._at}-{end - 1}")
+                break
+            except httpx2.TransportError as error:
+                if attempt == _ATTEMPTS:
+                    raise SourceFailed(_describe(error)) from None
+                time.sleep(0.1 * 2**attempt)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -116,7 +116,7 @@ class _Held:
                 day = date.fromordinal(int(first))
                 if each.step <= _LONGEST_MONTH:
                     at = _any_year(day)
-                    self._dates[DAY].add((at, at + min(each.step, _SHORTEST_MONTH)))
+                    self._dates[DAY].add((at, at + min(each.step, Decimal(_SHORTEST_MONTH))))
                 elif each.step <= _LONGEST_YEAR:
                     self._years.add(day.year)
                 continue

@@ -61,8 +61,11 @@ _DOCUMENT = {
 }
 _STATE_OF_FILE = ("size", "mtime_ns", "checked_ns", "sha256")
 
-# Which row of the table a file or a fact is, and what a change has touched.
+# Which row of the table a file or a fact is, and what a change has touched. A table that is damaged
+# may have an id twice.
 _PLACES = """
+DROP INDEX documents_id;
+CREATE INDEX documents_id ON documents (id);
 CREATE TABLE places (kind TEXT, key BLOB, number INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 CREATE TABLE touched (kind TEXT, key BLOB, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 """
@@ -91,6 +94,7 @@ class Mirror(Database):
         self.read_only, self.in_memory = read_only, False
         self._version = 0  # 0: read everything again
         self._changing = False
+        self._file = Path(table.uri)  # for errors
         self._connection.executescript(_PLACES)
         for table_name, kind, key in _TOUCHING:
             for event, row in (("INSERT", "new"), ("UPDATE", "new"), ("DELETE", "old")):
@@ -317,8 +321,8 @@ class LanceCatalogue(Catalogue):
         return _take_number(db)
 
     def _is_same(self, stored: tuple[str, str], given: tuple[str, str]) -> bool:
-        # Until it is committed a document has its pages and tree. Older releases stored no digest.
-        return stored in (given, (digest("".join(given)), ""), ("", ""))
+        # Until it is committed a document has its pages and tree.
+        return stored in (given, (digest("".join(given)), ""))
 
 
 # Rows of the table, and of the database in memory

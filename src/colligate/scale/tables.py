@@ -164,6 +164,10 @@ class Table:
         self._looked = time.monotonic()
 
     @property
+    def uri(self) -> str:
+        return str(self._dataset.uri)
+
+    @property
     def schema(self) -> pa.Schema:
         return self._dataset.schema
 

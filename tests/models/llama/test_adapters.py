@@ -183,6 +183,16 @@ def test_damaged_weights(save, convert, content):
         refused(convert, weights.parent, "adapter_model.safetensors is damaged")
 
 
+@pytest.mark.parametrize(
+    ("left_out", "why"),
+    [("layers.1.self_attn.v", "v_proj in 1 of 2 layers"), ("v_proj", "v_proj in 0 of 2 layers")],
+)
+def test_one_that_lacks_a_layer_or_a_target(save, convert, left_out, why):
+    weights = save(target_modules=["q_proj", "v_proj"]) / WEIGHTS
+    save_file({n: t for n, t in load_file(weights).items() if left_out not in n}, weights)
+    refused(convert, weights.parent, why)
+
+
 def test_a_folder_needs_an_extra(
     save: Callable[..., Path], convert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,18 @@ def test_what_was_made_up_is_lost() -> None:
     assert given_back.coverage == 1
 
 
+@pytest.mark.parametrize("moved", [(20,), (21, 23), (19, 20, 21)])
+def test_what_was_moved_takes_nothing_along(moved: tuple[int, ...]) -> None:
+    paragraphs = [_made_up(i, 40) for i in range(24)]
+    pieces = [f"{' '.join(p.split()[:6])}...{' '.join(p.split()[-6:])}" for p in paragraphs]
+    pieces[3:3] = [pieces[i] for i in moved]
+    parts = ["<br>".join(pieces[i : i + 5]) for i in range(0, len(pieces), 5)]
+    skeleton = "".join(f"<section: {i}>{part}" for i, part in enumerate(parts))
+    given_back = recover(skeleton, document("\n\n".join(paragraphs)))
+    assert given_back.coverage == 1
+    assert given_back.lost == tuple(pieces[3 : 3 + len(moved)])
+
+
 @pytest.mark.parametrize(
     ("pieces", "stretches"),
     [

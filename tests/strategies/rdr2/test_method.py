@@ -197,6 +197,19 @@ async def test_a_small_window_gets_a_small_subtree(make_run):
     assert any("holds only a part of 'Six Flags'" in warning for warning in run.warnings)
 
 
+async def test_a_block_longer_than_the_window_is_shown_from_its_beginning(make_run):
+    rows = "\n".join(f"| The Superman ride {i} | {i} metres |" for i in range(400))
+    park = document("park", f"# Six Flags\n\n## Rides\n\n| Ride | Height |\n|---|---|\n{rows}\n")
+    async with InMemorySources([park]) as sources:
+        run, model = make_run(sources, ["[ANSWER] 1"], context_tokens=1600)
+        found = [hit("| The Superman ride 3 |", park)]
+        (routing,) = await RDR2(reply_tokens=300).route(QUESTION, run, found)
+    assert "==Rides==" in model.calls[0].prompt
+    assert "ride 3 | 3 metres" in model.calls[0].prompt
+    assert "…\n</document>" in model.calls[0].prompt
+    assert routing.found
+
+
 # Ablations
 
 

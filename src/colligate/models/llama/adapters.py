@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 import tempfile
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def _convert(
     layers = int(metadata[f"{architecture}.block_count"])
     names = gguf.get_tensor_name_map(kinds[architecture], layers)
     pairs = _read_pairs(files)
+    _check_targets(settings, pairs, layers)
     tensors: dict[str, Matrix] = {}
     for module, (a, b) in pairs.items():
         name = f"{names.get_name(module)}.weight"
@@ -121,6 +123,17 @@ def _convert(
         # llama.cpp multiplies by the file's alpha, which is 1 here, and divides by the rank.
         tensors[f"{name}.lora_b"] = b * np.float32(_factor(settings, module, len(a)))
     return tensors
+
+
+def _check_targets(settings: dict[str, Any], modules: Collection[str], layers: int) -> None:
+    """Refuse an adapter that lacks a target that it names, or some layers of one."""
+    targets = settings.get("target_modules")
+    last = {module.rpartition(".")[2] for module in modules}
+    chosen = settings.get("exclude_modules") or settings.get("layers_to_transform") is not None
+    for target in targets if isinstance(targets, list) else ():  # else a pattern
+        count = sum(f".{module}".endswith(f".{target}") for module in modules)
+        if not count or (count < layers and target in last and not chosen):
+            raise ValueError(f"it has {target} in {count} of {layers} layers")
 
 
 def _factor(settings: dict[str, Any], module: str, rank: int) -> float:

@@ -40,6 +40,7 @@ _MARKUP_MARK = re.compile("|".join(MARKUP))
 _BREAK = re.compile(r"</?br\s*/?>", re.I)
 _QUOTED = re.compile(r"""(?:"(.*)"|'(.*)'|“(.*)”)""", re.S)
 
+_AHEAD = 9  # pieces after one by which it is judged
 LONGEST = 12_000  # characters that a piece may represent: about 2,000 tokens of English
 
 Stretch = tuple[int, int]
@@ -67,15 +68,18 @@ def recover(skeleton: str, document: Document) -> Recovered:
     Sections are read from the tags `<abstract>`, `<section: T>` and `<sub-section: T>` (without
     quotes around titles); one that is not closed ends where the next of its level begins, and text
     outside of all is ignored. Pieces are separated by `<br>`, or are on lines of their own if there
-    is none. Each is searched after the one before. If no abstract is found, it is the text before
-    the first piece found. No skeleton is an error; one without tags recovers nothing.
+    is none. Each is searched after the one before; one that would jump over most of those after it
+    was made up or moved, and is lost. If no abstract is found, it is the text before the first
+    piece found. No skeleton is an error; one without tags recovers nothing.
     """
     titles, pieces = _parse_skeleton(skeleton)
     finder = PieceFinder(document)
+    begins = [finder.find_unique(piece) for _, piece in pieces]
     found: list[tuple[_Path, Stretch]] = []
     lost, reached = [], 0
-    for path, piece in pieces:
-        if stretch := finder.find(piece, reached):
+    for i, (path, piece) in enumerate(pieces):
+        stretch = finder.find(piece, reached)
+        if stretch and not _jumps(stretch, reached, begins[i + 1 : i + 1 + _AHEAD]):
             found.append((path, stretch))
             reached = stretch[1]
         else:
@@ -88,6 +92,13 @@ def recover(skeleton: str, document: Document) -> Recovered:
     covered = sum(_count_visible(finder.text[start:end]) for _, (start, end) in found)
     coverage = covered / max(1, _count_visible(finder.text))
     return Recovered(_build_tree(found, titles, document, coverage), coverage, tuple(lost))
+
+
+def _jumps(stretch: Stretch, reached: int, following: Sequence[int | None]) -> bool:
+    """Return whether more of the following pieces begin before a stretch than after it."""
+    start, end = stretch
+    known = [at for at in following if at is not None]
+    return sum(reached <= at < start for at in known) > sum(at >= end for at in known)
 
 
 def _parse_skeleton(skeleton: str) -> tuple[list[str], list[tuple[_Path, str]]]:
@@ -203,6 +214,14 @@ class PieceFinder:
         ways = [(_read_text(piece), ""), *([(head, tail)] if head and tail else [])]
         found = (self._find_pair(self._plain, *way, low, high) for way in ways)
         return min(filter(None, found), key=lambda stretch: stretch[0], default=None)
+
+    def find_unique(self, piece: str) -> int | None:
+        """Return where a piece begins if its first words are in the document exactly once."""
+        head, _ = _split_ends(piece)
+        at = self._plain.text.find(head) if _is_distinctive(head) else -1
+        if at < 0 or self._plain.text.find(head, at + 1) >= 0:
+            return None
+        return self._plain.offsets[at]
 
     def find(self, piece: str, low: int) -> Stretch | None:
         """Return where a piece is after `low`, as exactly as possible.

@@ -225,10 +225,28 @@ class RDR2:
             )
             return build(fitting)
 
+        async def cut() -> SubTree:
+            """Build it around the beginning of the first node, under its headings."""
+            node, kept = tree.nodes[nodes[0]], tree.nodes[nodes[0]].text
+            while True:
+                part = {**tree.nodes, node.id: replace(node, text=f"{kept}…")}
+                view = build_subtree(
+                    replace(tree, nodes=part), nodes[:1], structure=False, content=content
+                )
+                messages = self._make_prompt(question, view.text)
+                room = await run.room(Role.WORKER, messages, self.reply_tokens)
+                if room is None or room >= 0 or not kept:
+                    return replace(view, tree=tree)
+                starts = [start for start, _ in await run.model(Role.WORKER).token_spans(kept)]
+                kept = kept[: starts[room - 1]] if len(starts) > -room else ""
+
         warning = f"the router's window holds only a part of {tree.document.title!r} at once"
         run.warn(warning)
-        view = await narrow(structure)
-        return view if view.highlighted else await narrow(False)
+        for headings in (structure, False):
+            view = await narrow(headings)
+            if view.highlighted:
+                return view
+        return await cut()
 
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
