@@ -1,12 +1,10 @@
-"""Refining and routing through the engine: what `ask` does before it reads."""
+"""Refining through the engine: what `longrefiner` does before it reads."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from colligate import RDR2, Engine, LongRefiner
+from colligate import Engine, LongRefiner
 from colligate.errors import BudgetExceeded, MissingPath, UsageError
 from colligate.strategies.longrefiner.structuring import Structured, Structuring
 from colligate.testing import ScriptedModel
@@ -27,15 +25,12 @@ LEASE = "# Lease\n\n## Rent\n\nThe tenant pays 900 euros a month.\n"
 
 
 def says(call):
-    """Refines and routes: wants what has to do with the yard."""
+    """Refines: wants what has to do with the yard."""
     task = task_of(call.messages)
     if task == "longrefiner.scope_task":
         return "[Local]"
     if task == "longrefiner.structuring_instruction":
         return "<section: All>" + call.prompt.split("<document>\n")[1].split("\n</document>")[0]
-    if task == "rdr2.router_instruction":
-        nodes = re.findall(r"^\t*(\d+): Bicycles", call.prompt, re.MULTILINE)
-        return "\n".join(f"[ANSWER] {node}" for node in nodes) or "Cannot answer"
     return "['Yard']"
 
 
@@ -96,28 +91,14 @@ def _bytes(folder):
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-async def test_where_a_question_leads(folder, engine):
-    async with Engine(**engine) as opened:
-        routes = await opened.route(QUESTION, [folder])
-        alone = await opened.route(QUESTION, [folder], strategy=RDR2(no_router=True, k=1))
-    assert routes.found
-    [found] = [routing for routing in routes.routings if routing.answers]
-    assert [p.text for p in found.passages] == ["Bicycles stand in the yard, never in the hall."]
-    assert (routes.model, routes.usage.retrieval_rounds) == ("scripted", 1)
-    assert routes.usage.calls == sum(routing.shown for routing in routes.routings)
-    assert routes.to_json()["documents"][0]["subtrees_shown"] == routes.routings[0].shown
-    assert (alone.usage.calls, len(alone.routings)) == (0, 1)
-
-
 async def test_limits_and_wrong_calls_are_those_of_asking(folder, engine, tmp_path):
     async with Engine(**engine) as opened:
-        for call in (opened.refine, opened.route):
-            with pytest.raises(UsageError, match="the question is empty"):
-                await call(" ", [folder])
-            with pytest.raises(MissingPath):
-                await call(QUESTION, [tmp_path / "absent.md"])
-            with pytest.raises(BudgetExceeded, match="token budget"):
-                await call(QUESTION, [folder], max_tokens_total=20)
-            with pytest.raises(BudgetExceeded, match="within"):
-                await call(QUESTION, [folder], timeout=1e-6)
+        with pytest.raises(UsageError, match="the question is empty"):
+            await opened.refine(" ", [folder])
+        with pytest.raises(MissingPath):
+            await opened.refine(QUESTION, [tmp_path / "absent.md"])
+        with pytest.raises(BudgetExceeded, match="token budget"):
+            await opened.refine(QUESTION, [folder], max_tokens_total=20)
+        with pytest.raises(BudgetExceeded, match="within"):
+            await opened.refine(QUESTION, [folder], timeout=1e-6)
     assert engine["model"].calls == []

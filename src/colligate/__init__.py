@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from colligate.documents import Span as Span
     from colligate.documents import Tree as Tree
     from colligate.engine import Engine as Engine
-    from colligate.engine import Routes as Routes
     from colligate.errors import ColligateError as ColligateError
     from colligate.library.in_memory import InMemorySources as InMemorySources
     from colligate.library.library import AsyncLibrary as AsyncLibrary
@@ -45,7 +44,7 @@ _NAMES = {
     "core.run": ("Run",),
     "core.strategy": ("Strategy",),
     "documents": ("Document", "Hit", "Page", "Passage", "Span", "Tree"),
-    "engine": ("Engine", "Routes"),
+    "engine": ("Engine",),
     "errors": ("ColligateError",),
     "library.in_memory": ("InMemorySources",),
     "library.library": ("AsyncLibrary",),

@@ -35,14 +35,12 @@ from colligate.session import Session, configure
 
 if TYPE_CHECKING:
     from colligate.strategies.longrefiner import LongRefiner, Refiner
-    from colligate.strategies.rdr2.method import RDR2, Routing
 
 DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
-DEFAULT_ROUTER = "rdr2"
 
 S = TypeVar("S")
-R = TypeVar("R", Answer, Refined, "Routes")
+R = TypeVar("R", Answer, Refined)
 Paths = Sequence[str | Path] | str | Path
 
 _SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
@@ -75,32 +73,6 @@ class AskOptions(Limits, total=False):
     consent: Consent
     history: Sequence[Turn]
     live: bool
-
-
-@dataclass(frozen=True)
-class Routes:
-    """The routing of a question in each document, the document found first coming first."""
-
-    question: str
-    routings: tuple[Routing, ...]
-    usage: UsageReport = field(default_factory=UsageReport)
-    warnings: tuple[str, ...] = ()
-    model: str = ""
-
-    @property
-    def found(self) -> bool:
-        """Whether the router accepted anything."""
-        return any(routing.found for routing in self.routings)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the routes as a JSON object."""
-        return {
-            "question": self.question,
-            "found": self.found,
-            "documents": [routing.to_json() for routing in self.routings],
-            "usage": self.usage.to_json(),
-            "warnings": list(self.warnings),
-        }
 
 
 @dataclass
@@ -183,28 +155,6 @@ class Engine(Session):
         async with self._start(asked, chosen, trace) as started:
             refined: Refined = await chosen.refine(question, started.run)
         return started.finish(refined)
-
-    async def route(
-        self,
-        question: str,
-        paths: Paths = (),
-        *,
-        strategy: str | RDR2 = DEFAULT_ROUTER,
-        on_event: Listener | None = None,
-        **limits: Unpack[Limits],
-    ) -> Routes:
-        """Walk the documents' heading trees as RDR2 does before it reads; answer nothing.
-
-        Limits and errors are those of `ask`.
-        """
-        asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
-        chosen = self._make(strategy, asked, trace)
-        if not hasattr(chosen, "route"):
-            raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
-        async with self._start(asked, chosen, trace) as started:
-            routings = await chosen.route(question, started.run)
-        router = started.run.model(Role.WORKER).name
-        return started.finish(Routes(question, tuple(routings), model=router))
 
     def _make(self, strategy: str | S, asked: _Asked, trace: Trace) -> S:
         """Make the strategy of a name; a strategy is returned as it is."""

@@ -93,18 +93,6 @@ def test_set_goes_before_the_flag_and_the_flag_before_the_file(
     assert set(asked(server)) == {"base"}
 
 
-def test_a_tree_is_routed_by_an_adapter(
-    colligate: Any, server: Any, folder: Path, here: Path
-) -> None:
-    done = colligate.here(
-        *("tree", folder / "tower.md", "--route", QUESTION, "--router-adapter", "router"),
-        *("--model", f"openai:base@{server.url}", "--embedder", "static"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "● The tower was built in 1871 by Ada Mercer." in done.stdout
-    assert set(asked(server)) == {"router"}
-
-
 @pytest.mark.parametrize(
     ("more", "strategy", "status", "said"),
     [

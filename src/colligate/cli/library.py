@@ -73,7 +73,7 @@ async def library_show_command(
     if text:
         _print_text(found.text)
         return ANSWERED
-    from colligate.cli.drawing import draw_document
+    from colligate.cli.tree import draw_document
     from colligate.documents.document import tree_json
 
     if as_json:

@@ -1,86 +1,42 @@
-"""`colligate tree FILE`: the structure a file was read into, and where a question leads in it."""
+"""`colligate tree FILE`: the structure a file was read into."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colligate.cli import options
-from colligate.cli.command import ANSWERED, NOT_FOUND, command
-from colligate.cli.display import note, print_json, print_result, warn
+from colligate.cli.command import ANSWERED, command
+from colligate.cli.display import print_json, print_result, to_one_line, warn
 from colligate.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.tree import Tree as Drawing
+
+    from colligate.documents import Document, Node
 
 app = typer.Typer(add_completion=False)
 
-
-@dataclass(frozen=True)
-class RouteOptions(options.ReadOptions):
-    """How the file is read, and the adapter of the router."""
-
-    router_adapter: options.RouterAdapter = None
+_BLOCKS = {
+    "paragraph": "paragraph",
+    "list_item": "list item",
+    "table": "table",
+    "code": "code block",
+}
 
 
 @command(app)
-async def tree_command(
-    context: typer.Context,
+def tree_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Any file colligate can read.")],
     *,
-    route: Annotated[
-        str | None,
-        typer.Option(
-            "--route",
-            metavar="QUESTION",
-            help="Mark what the strategy rdr2 would read for a question. All options but --json, "
-            "--ocr and --pdf need this one.",
-            show_default=False,
-        ),
-    ] = None,
-    models: options.EngineOptions,
-    reading: RouteOptions,
-    run: options.RunOptions,
+    ocr: options.Ocr = False,
+    pdf: options.Pdf = None,
+    as_json: options.AsJson = False,
 ) -> int:
-    """Show the structure of a file: headings, pages, blocks, and how sure it is.
-
-    With --route, show where a question leads in the file: the blocks that a search finds, the
-    headings that a model expands, the blocks that it accepts. Exit status 3: none is accepted.
-    """
-    if route is None:
-        _refuse_options_of_route(context)
-        return _show_structure(file, run.as_json, reading)
-    from colligate.cli.drawing import draw_routes
-    from colligate.cli.progress import require_text, watch_run
-    from colligate.core.events import Event
-    from colligate.export import describe_usage
-
-    require_text(route)
-    events: list[Event] = []
-    with watch_run(run.trace) as watcher:
-        async with models.engine(reading, on_event=watcher.see) as engine:
-            limits = run.limits(router_adapter=reading.router_adapter)
-            routes = await engine.route(route, [file], on_event=events.append, **limits)
-    watcher.warn_rest(routes.warnings)
-    if run.as_json:
-        print_json({"file": str(file), **routes.to_json()})
-    else:
-        print_result(draw_routes(routes, events))
-        note(describe_usage(routes.usage.to_json(), routes.model))
-    return ANSWERED if routes.found else NOT_FOUND
-
-
-def _refuse_options_of_route(context: typer.Context) -> None:
-    """Refuse options that would change nothing."""
-    for option in context.command.params:
-        source = str(context.get_parameter_source(option.name or ""))
-        if option.name not in ("file", "as_json", "ocr", "pdf") and source.endswith("COMMANDLINE"):
-            what = f"{option.opts[0]} has no effect here"
-            raise UsageError(what, "it needs --route", "add --route QUESTION")
-
-
-def _show_structure(file: Path, as_json: bool, given: options.ReadOptions) -> int:
-    from colligate.cli.drawing import draw_document
+    """Show the structure of a file: headings, pages, blocks, and how sure it is."""
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
     from colligate.documents.reading.pdf.docling import require_reader
@@ -91,9 +47,9 @@ def _show_structure(file: Path, as_json: bool, given: options.ReadOptions) -> in
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
     settings = Settings.load()
-    reader = given.pdf or (settings.pdf.name if settings.pdf else "")
+    reader = pdf or (settings.pdf.name if settings.pdf else "")
     require_reader(reader)
-    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=given.ocr), pdf=reader))
+    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=ocr), pdf=reader))
     for warning in reading.warnings:
         warn(warning)
     if as_json:
@@ -109,3 +65,52 @@ def _show_structure(file: Path, as_json: bool, given: options.ReadOptions) -> in
     for document in reading.documents:
         print_result(draw_document(document))
     return ANSWERED
+
+
+def draw_document(document: Document) -> Drawing:
+    """Return a drawing of a document's headings with the number of blocks in each."""
+    from rich.text import Text
+    from rich.tree import Tree as Drawing
+
+    from colligate.documents.document import page_number
+    from colligate.documents.tree import Basis
+
+    tree, structure = document.tree, document.tree.structure
+    pages = f", {len(document.pages):,} pages" if document.pages else ""
+    size = f"{len(document):,} characters{pages}, language {document.language}"
+    sure = "no headings"
+    if structure.basis is not Basis.NONE:
+        sure = f"{structure.confidence:.0%} sure, from {structure.basis.value}"
+    note = f" ({to_one_line(structure.note)})" if structure.note else ""
+    root = Text.assemble(
+        (to_one_line(document.title), "bold"),
+        (f"  {to_one_line(document.id)}\n{size}\n", "dim"),
+        f"structure: {sure}{note}",
+    )
+    drawn = {tree.root.id: Drawing(root, guide_style="dim")}
+    for section in tree.sections:
+        title = to_one_line(section.title) or "(before the first heading)"
+        page = page_number(document, section)
+        place = "" if page is None else f"page {page}, "
+        parent = section.parent
+        while parent not in drawn:
+            parent = tree.nodes[parent or 0].parent
+        about = f"  {place}{_describe_section(document, section)}"
+        drawn[section.id] = drawn[parent].add(Text.assemble(title, (about, "dim")))
+    if not tree.sections:
+        drawn[tree.root.id].add(Text(_describe_section(document, tree.root)))
+    return drawn[tree.root.id]
+
+
+def _describe_section(document: Document, section: Node) -> str:
+    """Return how many blocks a section has of its own, with list items within list items."""
+    from colligate.core.events import pluralize
+
+    counts: Counter[str] = Counter()
+    waiting = [n for n in document.tree.children(section) if n.kind.value in _BLOCKS]
+    while waiting:
+        node = waiting.pop()
+        counts[node.kind.value] += 1
+        waiting += document.tree.children(node)
+    found = [pluralize(counts[kind], name) for kind, name in _BLOCKS.items() if counts[kind]]
+    return ", ".join(found) or "no text of its own"

@@ -16,7 +16,7 @@ import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Evidence, Form
@@ -265,11 +265,8 @@ class RDR2:
     ) -> list[int]:
         """Keep the accepted blocks; return the headings under which nothing was seen yet."""
         answers, expansions = decision.answers, () if self.no_expand else decision.expansions
-        routing.shown += 1
-        if not (answers or expansions):
-            routing.refused += 1
-            if self.no_refuse:
-                answers = view.tree.content_of(view.highlighted)
+        if self.no_refuse and not (answers or expansions):
+            answers = view.tree.content_of(view.highlighted)
         for node in answers:
             routing.answers.setdefault(node, round_)
         under = view.tree.content_under
@@ -319,7 +316,7 @@ class Routing:
 
     `score` is that of its best passage in the search. `chunks` are the places of the passages that
     the search found. `answers` and `expanded` map each accepted block and each opened heading to
-    its round: 0 is the search, n the n-th expansion. `refused` of `shown` subtrees gave nothing.
+    its round: 0 is the search, n the n-th expansion.
     """
 
     tree: StructureTree
@@ -327,8 +324,6 @@ class Routing:
     chunks: list[Span] = field(default_factory=list)
     answers: dict[int, int] = field(default_factory=dict)
     expanded: dict[int, int] = field(default_factory=dict)
-    shown: int = 0
-    refused: int = 0
 
     @property
     def retrieved(self) -> tuple[int, ...]:
@@ -341,11 +336,6 @@ class Routing:
         """The accepted blocks in document order, neighbours of one section together."""
         return self.tree.extract_passages(self.answers)
 
-    @property
-    def found(self) -> bool:
-        """Return whether the router accepted anything."""
-        return bool(self.answers)
-
     def rounds_of(self, span: Span) -> tuple[int, ...]:
         """Return the rounds in which the blocks inside a span were accepted, in order."""
         nodes = self.tree.nodes
@@ -357,36 +347,6 @@ class Routing:
         rounds = self.rounds_of(span)
         accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
         return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; spans count code points of the document's text."""
-
-        def rows(rounds: dict[int, int]) -> list[dict[str, Any]]:
-            found = [(self.tree.nodes[node], rounds[node]) for node in sorted(rounds)]
-            return [
-                {
-                    "node": n.id,
-                    "text": n.text,
-                    "start": n.span.start,
-                    "end": n.span.end,
-                    "round": at,
-                }
-                for n, at in found
-            ]
-
-        return {
-            "document": self.tree.document.id,
-            "title": self.tree.document.title,
-            "retrieved": list(self.retrieved),
-            "answers": rows(self.answers),
-            "expanded": rows(self.expanded),
-            "subtrees_shown": self.shown,
-            "subtrees_refused": self.refused,
-            "passages": [
-                {"section": list(p.section), "page": p.page, "start": span.start, "end": span.end}
-                for p, span in ((p, p.span) for p in self.passages)
-            ],
-        }
 
 
 def _draw_leaves(tree: StructureTree, question: str, number: int) -> list[Span]:
