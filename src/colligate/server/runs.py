@@ -163,7 +163,7 @@ class Runs:
         them so far is checked when it ends.
         """
         for run in self.list_runs(library):
-            if run.earlier is None or not run.files.events.exists():
+            if not run.files.events.exists():
                 await self.forget(run)
             elif not run.ended:
                 run.removed |= frozenset(documents)
