@@ -148,7 +148,6 @@ async def serve_command(
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         allow_models=tuple(listen_at.allow_model or ()),
-        settings=engine.named,
         upload_bytes=limits.max_upload * _MEBIBYTE,
         upload_files=limits.max_files,
         question_characters=limits.max_question,

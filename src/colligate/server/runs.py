@@ -39,6 +39,7 @@ from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.server.work import WorkState, finish
 from colligate.session import configure
+from colligate.settings import Settings
 
 _SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
@@ -67,7 +68,8 @@ class Runs:
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
-        strategy = _make_strategy(request, self._config)
+        settings = self._libraries.engine(library).named
+        strategy = _make_strategy(request, self._config, settings)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
@@ -267,8 +269,8 @@ def _without_prompt(line: bytes) -> bytes:
     return encode_json(event)
 
 
-def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
-    """Check a question and return its strategy with the parameters.
+def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
+    """Check a question and return its strategy with the parameters, and adapters of the settings.
 
     A parameter may name a model only if the server allows that model.
     """
@@ -291,7 +293,7 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
                 "start it with --allow-model NAME",
             )
         texts.append(f"{name}={text}")
-    return configure(kind, config.settings, texts, Trace(keep=False))
+    return configure(kind, settings, texts, Trace(keep=False))
 
 
 # One run: its state, its events, its outcome.
