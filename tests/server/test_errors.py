@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colligate.server.runs import RunFiles
+from colligate.server.runs import RecordedRun
 from support.http_server import DEFAULT
 
 ASK = f"{DEFAULT}/ask"
@@ -67,7 +67,7 @@ async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(RunFiles, "write_summary", full)
+    monkeypatch.setattr(RecordedRun, "save", full)
     response = await client.ask()
     assert response.status_code == 500
     assert "No space left" in response.json()["detail"]
@@ -81,5 +81,5 @@ async def test_a_run_that_was_forgotten_before_it_was_read_is_404(client):
     await client.ask()
     (run,) = client.server.runs.list_runs("default")
     run.kept_outcome = None
-    run.files.delete()
+    run.delete_files()
     assert (await run.outcome())["problem"]["status"] == 404

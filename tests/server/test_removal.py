@@ -92,7 +92,7 @@ async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
         asking = client.begin(MAT, stream=True)
         await until(lambda: held.now == 1)
         (run,) = runs.list_runs("default")
-        run.files.delete()
+        run.delete_files()
         run.wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)
         await runs.forget(run)
