@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from colligate.strategies.longrefiner import LongRefiner as LongRefiner
     from colligate.strategies.longrefiner import Refiner as Refiner
     from colligate.strategies.rdr2.method import RDR2 as RDR2
-    from colligate.strategies.rdr2.method import Routing as Routing
     from colligate.sync import Library as Library
     from colligate.sync import ask as ask
 
@@ -63,7 +62,7 @@ _NAMES = {
     "readers.followup": ("Turn",),
     "settings": ("Settings",),
     "strategies.longrefiner.method": ("LongRefiner", "Refiner"),
-    "strategies.rdr2.method": ("RDR2", "Routing"),
+    "strategies.rdr2.method": ("RDR2",),
     "sync": ("Library", "ask"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -107,23 +107,3 @@ def test_a_killed_server_leaves_nothing_in_the_way(
     serving().end(signal.SIGKILL)
     assert ask(colligate, tower_reader).returncode == 0
     assert "1871" in serving().ask()["answer"]
-
-
-def test_a_server_follows_the_folders_of_its_library(
-    colligate: Any, serving: Any, folder: Path
-) -> None:
-    server = serving("--watch")
-    server.line(f"watching ({folder})")
-    server.ask()
-    assert len(server.get("runs")) == 1
-    (folder / "ferry.md").write_text("# The ferry\n\nIt sails at noon.\n")
-    assert server.line("library: (.*)") == f"added {folder}/ferry.md"
-    (folder / "tower.md").unlink()
-    assert server.line("library: (.*)") == f"removed {folder}/tower.md"
-    assert server.get("runs") == [], "the run quotes what was removed"
-    for file in folder.glob("*.md"):
-        file.unlink()
-    assert "2 of 2 files" in server.line("warning: (.*are kept.*)")
-    assert {each["title"] for each in server.get("documents")} == {"The ferry", "The harbour"}
-    server.end()
-    assert server.process.returncode == 0

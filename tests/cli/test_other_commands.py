@@ -1,4 +1,4 @@
-"""Help, tree, strategies, models, doctor."""
+"""Help, tree, strategies, models."""
 
 import json
 import shutil
@@ -153,58 +153,3 @@ def test_models_verify_says_what_changed(colligate: Any, tmp_path: Path) -> None
         assert f"{name}: changed: {changed}; colligate models pull {name}" in done.stdout
     done = colligate.here("models", "verify", "smollm2-135m")
     assert (done.returncode, done.stdout) == (0, "smollm2-135m: not here\n")
-
-
-def _doctor(colligate: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
-    assert "Traceback" not in done.stderr
-    said = json.loads(done.stdout)
-    return done.returncode, {check["name"]: check for check in said["checks"]}
-
-
-def test_doctor_finds_what_works(colligate: Any, openai_server: Any, folder: Path) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    status, checks = _doctor(colligate, *named)
-    assert status == 0, checks
-    assert all(check["ok"] for check in checks.values() if check["needed"])
-    assert not colligate.library.exists(), "looking makes no library"
-    done = colligate.here("doctor", "--embedder", "static", *named)
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == len(checks)
-    status, checks = _doctor(colligate, *named, "--library", str(folder))  # it is none
-    assert (status, checks["library"]["ok"]) == (1, False)
-
-
-def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
-    status, checks = _doctor(colligate, "--model", "openai:m@http://127.0.0.1:9/v1")
-    assert status == 1
-    assert checks["model answers"]["ok"] is False
-    openai_server.key = "right"
-    status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
-    assert (status, checks["model answers"]["ok"]) == (1, False)
-    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    status, checks = _doctor(colligate)
-    assert status == 1
-    assert "bundled" in checks["model"]["found"]
-    assert "strategy spd-rag" not in checks, "one line says it of all"
-    assert "bundled cannot run yet" in checks["other strategies"]["found"]
-    assert "the first question fetches it" in checks["model weights"]["hint"]
-    assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["hint"]
-    assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
-
-
-def test_doctor_describes_llama_cpp(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    _, checks = _doctor(colligate, *named)
-    assert "on CPU" in checks["llama.cpp"]["found"]
-    colligate.environment["COLLIGATE_LLAMA"] = str(tmp_path)
-    status, checks = _doctor(colligate, *named)
-    assert (checks["llama.cpp"]["ok"], checks["llama.cpp"]["needed"]) == (False, False)
-    assert "holds no libggml-base" in checks["llama.cpp"]["found"]
-    status, checks = _doctor(colligate, "--model", "gguf:smollm2-135m")
-    assert (status, checks["llama.cpp"]["needed"]) == (1, True)
-    assert "COLLIGATE_LLAMA" in checks["model answers"]["found"]
-    del colligate.environment["COLLIGATE_LLAMA"]
-    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    _, checks = _doctor(colligate, *named)
-    assert checks["llama.cpp"]["hint"].endswith("now: colligate models pull llama.cpp")

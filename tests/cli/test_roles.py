@@ -156,6 +156,7 @@ def test_tables_fit_eighty_columns(colligate: Any, openai_server: Any) -> None:
 
 def _doctor(colligate: Any, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
+    assert "Traceback" not in done.stderr
     said = json.loads(done.stdout)
     assert said["works"] == (done.returncode == 0)
     return done.returncode, {check["name"]: check for check in said["checks"]}
@@ -233,3 +234,51 @@ def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     status, checks = _doctor(colligate)
     assert (status, checks["settings"]["ok"]) == (1, False)
     assert "models.reader" in checks["settings"]["found"]
+
+
+def test_doctor_finds_what_works(colligate: Any, openai_server: Any, folder: Path) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    status, checks = _doctor(colligate, *named)
+    assert status == 0, checks
+    assert all(check["ok"] for check in checks.values() if check["needed"])
+    assert not colligate.library.exists(), "looking makes no library"
+    done = colligate.here("doctor", "--embedder", "static", *named)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == len(checks)
+    status, checks = _doctor(colligate, *named, "--library", str(folder))  # it is none
+    assert (status, checks["library"]["ok"]) == (1, False)
+
+
+def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+    status, checks = _doctor(colligate, "--model", "openai:m@http://127.0.0.1:9/v1")
+    assert status == 1
+    assert checks["model answers"]["ok"] is False
+    openai_server.key = "right"
+    status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
+    assert (status, checks["model answers"]["ok"]) == (1, False)
+    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
+    status, checks = _doctor(colligate)
+    assert status == 1
+    assert "bundled" in checks["model"]["found"]
+    assert "strategy spd-rag" not in checks, "one line says it of all"
+    assert "bundled cannot run yet" in checks["other strategies"]["found"]
+    assert "the first question fetches it" in checks["model weights"]["hint"]
+    assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["hint"]
+    assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
+
+
+def test_doctor_describes_llama_cpp(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    _, checks = _doctor(colligate, *named)
+    assert "on CPU" in checks["llama.cpp"]["found"]
+    colligate.environment["COLLIGATE_LLAMA"] = str(tmp_path)
+    status, checks = _doctor(colligate, *named)
+    assert (checks["llama.cpp"]["ok"], checks["llama.cpp"]["needed"]) == (False, False)
+    assert "holds no libggml-base" in checks["llama.cpp"]["found"]
+    status, checks = _doctor(colligate, "--model", "gguf:smollm2-135m")
+    assert (status, checks["llama.cpp"]["needed"]) == (1, True)
+    assert "COLLIGATE_LLAMA" in checks["model answers"]["found"]
+    del colligate.environment["COLLIGATE_LLAMA"]
+    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
+    _, checks = _doctor(colligate, *named)
+    assert checks["llama.cpp"]["hint"].endswith("now: colligate models pull llama.cpp")

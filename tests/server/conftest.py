@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 import httpx2
 
-from colligate import Engine
+from colligate import Engine, Settings
 from colligate.server import ServerConfig, create_app
 from colligate.testing import ScriptedModel
 from support.http_server import (
@@ -47,12 +47,17 @@ def serve(tmp_path: Path) -> Serve:
 
     @asynccontextmanager
     async def serving(
-        model: Any = None, files: Mapping[str, str] = {}, *, socket: bool = False, **config: Any
+        model: Any = None,
+        files: Mapping[str, str] = {},
+        *,
+        socket: bool = False,
+        settings: Settings | None = None,
+        **config: Any,
     ) -> AsyncIterator[ServerClient]:
         def make_engine() -> Engine:
             reader = ScriptedModel(quoting) if model is None else model
             names = {"embedder": "static", "reranker": "none"}
-            return Engine(model=reader, **names, library=tmp_path / "papers")
+            return Engine(model=reader, **names, library=tmp_path / "papers", settings=settings)
 
         app = create_app(ServerConfig(**config), make_engine)
         if socket:

@@ -1,10 +1,10 @@
-"""Every error is an RFC 9457 problem, with the security headers, and counted by its status."""
+"""Every error is an RFC 9457 problem, with the security headers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from colligate.server.runs import RunFiles
+from colligate.server.runs import RecordedRun
 from support.http_server import DEFAULT
 
 ASK = f"{DEFAULT}/ask"
@@ -46,7 +46,7 @@ async def test_each_is_a_problem(client):
     assert unknown["hint"]
 
 
-async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, monkeypatch, caplog):
+async def test_an_unexpected_exception_has_the_headers(client, monkeypatch, caplog):
     def broken() -> list[str]:
         raise RuntimeError("secret words")
 
@@ -59,9 +59,6 @@ async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, mo
         assert response.headers["cache-control"] == "no-store"
     assert "secret words" in caplog.text
     monkeypatch.undo()
-    metrics = (await client.get("/metrics")).text
-    assert 'status="500"' in metrics
-    assert 'status="499"' not in metrics
 
 
 async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
@@ -70,7 +67,7 @@ async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(RunFiles, "write_summary", full)
+    monkeypatch.setattr(RecordedRun, "save", full)
     response = await client.ask()
     assert response.status_code == 500
     assert "No space left" in response.json()["detail"]
@@ -84,5 +81,5 @@ async def test_a_run_that_was_forgotten_before_it_was_read_is_404(client):
     await client.ask()
     (run,) = client.server.runs.list_runs("default")
     run.kept_outcome = None
-    run.files.delete()
+    run.delete_files()
     assert (await run.outcome())["problem"]["status"] == 404

@@ -92,7 +92,7 @@ async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
         asking = client.begin(MAT, stream=True)
         await until(lambda: held.now == 1)
         (run,) = runs.list_runs("default")
-        run.files.delete()
+        run.delete_files()
         run.wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)
         await runs.forget(run)
@@ -105,6 +105,8 @@ async def test_the_command_line_removes_what_a_server_kept(serve, tmp_path):
     async with serve(files=FILES) as client:
         kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]
         await client.ask(MAT)
+        turn = {"question": MAT, "answer": "under the mat"}  # its citations are not known
+        await client.ask("Text", documents=[await client.document("B")], history=[turn])
         yard = await client.document("Yard")
     options = ["--library", str(papers), "--embedder", "static"]
     assert await asyncio.to_thread(main, ["library", "remove", yard, *options]) == 0

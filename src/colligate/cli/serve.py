@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
-from colligate.cli.display import note, shorten_path, warn
-from colligate.cli.sync import find_folders, list_changes, pass_on_once, update, watch
-from colligate.errors import ColligateError, LibraryLocked, MissingExtra
-
-if TYPE_CHECKING:
-    from colligate.server.state import ServerState
+from colligate.cli.display import note
+from colligate.errors import MissingExtra
 
 app = typer.Typer(add_completion=False)
 
@@ -85,14 +79,6 @@ class ListenOptions:
             metavar="NAME",
         ),
     ] = None
-    watch: Annotated[
-        bool,
-        options.option(
-            "Follow the folders of the library: what changes in them is read or removed.",
-            options.LIBRARY,
-            "--watch",
-        ),
-    ] = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +148,6 @@ async def serve_command(
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         allow_models=tuple(listen_at.allow_model or ()),
-        settings=engine.named,
         upload_bytes=limits.max_upload * _MEBIBYTE,
         upload_files=limits.max_files,
         question_characters=limits.max_question,
@@ -182,51 +167,5 @@ async def serve_command(
             lambda: engine,
             on_opening=watcher.see,
             on_ready=report_ready,
-            beside=_follow_folders if listen_at.watch else nullcontext,
         )
     return ANSWERED
-
-
-@asynccontextmanager
-async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
-    """Keep the server's own library up to date with its folders as long as the context lasts."""
-    from colligate.core.events import Event, Noted
-    from colligate.core.run import refuse
-    from colligate.server.config import DEFAULT_LIBRARY
-
-    engine = state.libraries.engine(DEFAULT_LIBRARY)
-    library = await engine.open_library()
-    folders = await find_folders(library)
-    said: set[str] = set()
-
-    def see(event: Event) -> None:
-        if isinstance(event, Noted) and event.warning:
-            warn(event.text)
-
-    async def sync() -> None:
-        before = {info.id for info in await library.documents()}
-        try:
-            ingested = await update(engine, (), pass_on_once(see, said), refuse)
-        except LibraryLocked:
-            raise
-        except ColligateError as error:  # it is tried again when something changes
-            return warn(str(error))
-        finally:
-            gone = before - {info.id for info in await library.documents()}
-            await state.runs.forget_documents(DEFAULT_LIBRARY, gone)
-        for what, file in list_changes(ingested):
-            note(f"library: {what} {shorten_path(file)}")
-
-    async def follow() -> None:
-        try:
-            note(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
-            await watch(library.path, folders, sync)
-        except Exception as error:  # the server continues without following them
-            warn(f"the folders are no longer followed: {error}")
-
-    following = asyncio.create_task(follow())
-    try:
-        yield
-    finally:
-        following.cancel()
-        await asyncio.wait([following])

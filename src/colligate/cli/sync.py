@@ -28,7 +28,6 @@ from colligate.errors import (
 
 if TYPE_CHECKING:
     from colligate.core.events import Listener
-    from colligate.engine import Engine
     from colligate.library.ingest import Ingested
     from colligate.library.library import AsyncLibrary
     from colligate.library.named import Missing
@@ -81,6 +80,7 @@ async def sync_command(
     Exit status: 0 up to date, 1 documents of missing files were kept, 2 wrong usage.
     """
     from colligate.cli.progress import watch_run
+    from colligate.core.events import Noted
 
     given = paths or []
     _require(given)
@@ -92,23 +92,36 @@ async def sync_command(
         nonlocal kept, first
         # Between two runs the library is closed, and free for other commands.
         with watch_run() as watcher:
+            see = _pass_on_once(watcher.see, said)
 
-            async def agree(asking: str) -> bool:
-                return wanted.yes or (first and await asyncio.to_thread(watcher.confirm, asking))
+            async def prune(missing: Missing) -> bool:
+                gone, folder = len(missing.files), missing.folder
+                what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
+                if wanted.yes or 2 * gone <= missing.known:
+                    return True
+                asking = f"{what}: remove their documents?"
+                if first and await asyncio.to_thread(watcher.confirm, asking):
+                    return True
+                hint = "`colligate sync --yes` removes them"
+                see(Noted(f"{what}: their documents are kept; {hint}", warning=True))
+                return False
 
             async with where.engine(wanted) as engine:
-                see = pass_on_once(watcher.see, said)
-                ingested = await update(engine, given, see, agree, workers)
-                library = (await engine.open_library()).uri
+                library = await engine.open_library()
+                named = given or await library.named()
+                if not named:
+                    why = f"no folder was ever added to the library {library.uri}"
+                    raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
+                ingested = await engine.add(named, workers=workers, prune=prune, on_event=see)
         kept = bool(ingested.kept)
-        _print(ingested, library, as_json=as_json, summary=first)
+        _print(ingested, library.uri, as_json=as_json, summary=first)
         first = False
 
     if wanted.watch:
         async with where.open() as library:
-            folders = await find_folders(library, given)
+            folders = await _find_folders(library, given)
         note(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
-        await watch(library.path, folders, sync)
+        await _watch(library.path, folders, sync)
     else:
         await sync()
     return FAULT if kept else ANSWERED
@@ -124,7 +137,7 @@ def _require(paths: Sequence[str]) -> None:
             raise MissingPath(f"no such file or folder: {path}", "", hint)
 
 
-async def find_folders(library: AsyncLibrary, paths: Sequence[str] = ()) -> list[Path]:
+async def _find_folders(library: AsyncLibrary, paths: Sequence[str]) -> list[Path]:
     """Return the folders to watch among these paths, or among all that were named before."""
     from colligate.library.catalogue import resolve_path
     from colligate.library.web import is_address
@@ -137,37 +150,7 @@ async def find_folders(library: AsyncLibrary, paths: Sequence[str] = ()) -> list
     return folders
 
 
-async def update(
-    engine: Engine,
-    paths: Sequence[str],
-    on_event: Listener,
-    agree: Callable[[str], Awaitable[bool]],
-    workers: int | str | None = None,
-) -> Ingested:
-    """Add, update and remove what has changed under paths, by default all that were named before.
-
-    If most files of a folder are gone, `agree` decides whether their documents are removed.
-    """
-    from colligate.core.events import Noted
-
-    async def prune(missing: Missing) -> bool:
-        gone, folder = len(missing.files), missing.folder
-        what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
-        if 2 * gone <= missing.known or await agree(f"{what}: remove their documents?"):
-            return True
-        hint = "`colligate sync --yes` removes them"
-        on_event(Noted(f"{what}: their documents are kept; {hint}", warning=True))
-        return False
-
-    library = await engine.open_library()
-    named = paths or await library.named()
-    if not named:
-        why = f"no folder was ever added to the library {library.uri}"
-        raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
-    return await engine.add(named, workers=workers, prune=prune, on_event=on_event)
-
-
-def pass_on_once(listener: Listener, said: set[str]) -> Listener:
+def _pass_on_once(listener: Listener, said: set[str]) -> Listener:
     """Return a listener that passes on all events but warnings that were `said` before."""
     from colligate.core.events import Event, Noted
 
@@ -181,7 +164,7 @@ def pass_on_once(listener: Listener, said: set[str]) -> Listener:
     return see
 
 
-async def watch(
+async def _watch(
     library: Path, folders: Sequence[Path], update: Callable[[], Awaitable[None]]
 ) -> None:
     """Update now, and whenever something changes in the folders, until interrupted.
@@ -221,18 +204,13 @@ async def watch(
         note("no longer watching")
 
 
-def list_changes(ingested: Ingested) -> list[tuple[str, str]]:
-    """Return each change and its file or address."""
-    return [
+def _print(ingested: Ingested, library: str, *, as_json: bool, summary: bool) -> None:
+    """Print each change, and with `summary` how many there are."""
+    changes = [
         (what, ingested.addresses.get(path, str(path)))
         for what in ("added", "updated", "removed")
         for path in getattr(ingested, what)
     ]
-
-
-def _print(ingested: Ingested, library: str, *, as_json: bool, summary: bool) -> None:
-    """Print each change, and with `summary` how many there are."""
-    changes = list_changes(ingested)
     if not as_json:
         for what, file in changes:
             print_result(f"{what:<8} {to_one_line(shorten_path(file))}")

@@ -335,7 +335,8 @@ def open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySto
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.
 #
 # A run is a file of events and a file with its result; both name, as JSON strings, every document
-# whose text they hold.
+# whose text they hold. `"earlier": null` stands for any document: an earlier answer of the
+# conversation came without its citations.
 
 
 def _erase_traces(library: Path, documents: Collection[str], sources: Collection[str]) -> None:
@@ -362,14 +363,17 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
                 file.parent.rmdir()
 
 
+_UNKNOWN = b'"earlier": null'  # in a string its quotes would have backslashes
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"')  # of JSON
 
 
 def holds_id(file: Path, documents: Collection[str]) -> bool:
-    """Return whether a file of JSON lines has one of these document ids as a string."""
+    """Return whether a file of JSON lines has one of these ids as a string, or cannot say."""
     ids = {json.dumps(document)[1:-1].encode() for document in documents}
     try:
         with file.open("rb") as lines:
-            return any(not ids.isdisjoint(_STRING.findall(line)) for line in lines)
+            return any(
+                _UNKNOWN in line or not ids.isdisjoint(_STRING.findall(line)) for line in lines
+            )
     except FileNotFoundError:
         return False

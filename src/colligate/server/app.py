@@ -99,7 +99,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
-    app.add_middleware(Guard, config=config, metrics=server.metrics)
+    app.add_middleware(Guard, config=config)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -125,12 +125,11 @@ async def listen(
     *,
     on_opening: Listener,
     on_ready: Callable[[str], None],
-    beside: Callable[[ServerState], AbstractAsyncContextManager[object]] = nullcontext,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
     The models are opened first, which `on_opening` hears of; `on_ready` gets the URL once
-    connections are accepted. `beside` is entered before, and left when nothing is served any more.
+    connections are accepted.
     """
     log_to_stderr()
     most, backlog = bound_connections(config, raise_descriptor_limit())
@@ -157,12 +156,11 @@ async def listen(
             state: ServerState = app.state.server
             engine = state.libraries.engine(DEFAULT_LIBRARY)
             await engine.open_models(engine.make_trace(on_opening))
-            async with beside(state):
-                server = _SignalledServer(uvicorn_config, state)
-                # Signals are handled before anybody learns that there is a server to stop.
-                with server.capture_signals():
-                    on_ready(url)
-                    await server.serve(sockets=[listening])
+            server = _SignalledServer(uvicorn_config, state)
+            # Signals are handled before anybody learns that there is a server to stop.
+            with server.capture_signals():
+                on_ready(url)
+                await server.serve(sockets=[listening])
 
 
 class _SignalledServer(uvicorn.Server):

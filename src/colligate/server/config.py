@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from colligate.settings import Settings
 
 _MEBIBYTE = 1 << 20
 
@@ -24,7 +22,7 @@ class ServerConfig:
     Every client must send the `token`, which allows everything, or one of those in the file
     `tokens`; with neither, anyone who reaches the port may ask. Web pages of `allow_origins` may
     ask. Questions may name only `allow_models` in a strategy's parameters, since the server loads
-    any model named there. The adapters of `settings` are put on all steps.
+    any model named there.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
@@ -43,7 +41,6 @@ class ServerConfig:
     tokens: Path | None = None
     allow_origins: tuple[str, ...] = ()
     allow_models: tuple[str, ...] = ()
-    settings: Settings = field(default_factory=Settings)
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
     uploads: int = 8

@@ -8,19 +8,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from inspect import cleandoc
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
-from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
-from colligate.core.parameters import set_parameters
 from colligate.core.run import allow, refuse
-from colligate.core.strategy import load_strategy
-from colligate.documents import Document, Span
+from colligate.documents import Document
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError, cause
@@ -43,7 +40,7 @@ from colligate.server.shapes import (
 try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
-    from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
@@ -80,7 +77,6 @@ def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     root.handlers[:] = handlers  # the package's own opens files to show a traceback
     root.setLevel(level)
     _add_tools(server, service)
-    _add_resources(server, service)
     return server
 
 
@@ -166,13 +162,11 @@ class SingleLibrary:
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
         _require_default(library)
-        parameters = [f"{name}={value}" for name, value in request.parameters.items()]
         answer = await self.engine.ask(
             request.question,
             documents=await self._find_documents(),
-            strategy=set_parameters(load_strategy(request.strategy), parameters)
-            if parameters
-            else request.strategy,
+            strategy=request.strategy,
+            parameters=[f"{name}={value}" for name, value in request.parameters.items()],
             where=request.where,
             on_event=None if on_event is None else lambda event: on_event(event.to_json()),
             consent=allow if request.yes else refuse,
@@ -191,20 +185,51 @@ def _require_default(library: str) -> None:
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 QuestionText = Annotated[str, Field(min_length=1, max_length=10_000)]
 LibraryName = Annotated[str, Field(description="The name of a library.")]
-EffortName = Annotated[
-    Literal["low", "normal", "high"] | None,
-    Field(
-        description="How much `auto` may do: low reads once, normal (the default) may try one"
-        " more method, high tries all methods in turn."
-    ),
-]
 Offset = Annotated[int, Field(ge=0)]
 
 
-def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
+class AskArguments(BaseModel):
+    """The arguments of the tool `ask`."""
+
+    question: QuestionText
+    library: LibraryName = DEFAULT_LIBRARY
+    strategy: StrategyName = DEFAULT_STRATEGY
+    where: Conditions | None = None
+    effort: Annotated[
+        Literal["low", "normal", "high"] | None,
+        Field(
+            description="How much `auto` may do: low reads once, normal (the default) may try one"
+            " more method, high tries all methods in turn."
+        ),
+    ] = None
+    yes: Annotated[
+        bool,
+        Field(
+            description="Allow work that takes many model calls, such as an agent for each of"
+            " many documents. A warning that names --yes says when it is needed."
+        ),
+    ] = False
+    history: History = []
+
+    def to_request(self) -> AskRequest:
+        """Return the request to a library."""
+        return AskRequest(
+            question=self.question,
+            strategy=self.strategy,
+            parameters={} if self.effort is None else {"effort": self.effort},
+            where=self.where or [],
+            yes=self.yes,
+            history=self.history,
+        )
+
+
+def _tool(
+    server: MCPServer[None], title: str, arguments: type[BaseModel] | None = None
+) -> Callable[[Tool], Tool]:
     """Add a tool that only reads; its docstring is the description that a model gets.
 
-    colligate's own errors are sent to the client's model as results.
+    The fields of `arguments` are its arguments, in place of `**given`. colligate's own errors are
+    sent to the client's model as results.
     """
 
     def add(tool: Tool) -> Tool:
@@ -218,6 +243,8 @@ def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
                     raise ToolError(str(found)) from error
                 raise
 
+        if arguments is not None:
+            answer.__signature__ = _with_fields(tool, arguments)  # type: ignore[attr-defined]
         description = cleandoc(tool.__doc__ or "")
         server.add_tool(answer, title=title, description=description, annotations=_READS)
         return tool
@@ -225,39 +252,33 @@ def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
     return add
 
 
+def _with_fields(tool: Tool, arguments: type[BaseModel]) -> Signature:
+    """Return the signature of a tool with a parameter for each field in place of `**given`."""
+    declared = signature(tool, eval_str=True)
+    own = [each for each in declared.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    fields = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.is_required() else field.default,
+            annotation=Annotated[field.annotation, field],
+        )
+        for name, field in arguments.model_fields.items()
+    ]
+    return declared.replace(parameters=[*own, *fields])
+
+
 def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
-    @_tool(server, "Ask the documents")
-    async def ask(
-        question: QuestionText,
-        context: Context[None],
-        library: LibraryName = DEFAULT_LIBRARY,
-        strategy: StrategyName = DEFAULT_STRATEGY,
-        where: Conditions | None = None,
-        effort: EffortName = None,
-        yes: Annotated[
-            bool,
-            Field(
-                description="Allow work that takes many model calls, such as an agent for each of"
-                " many documents. A warning that names --yes says when it is needed."
-            ),
-        ] = False,
-        history: History = [],  # noqa: B006
-    ) -> Annotated[CallToolResult, AnswerShape]:
+    @_tool(server, "Ask the documents", AskArguments)
+    async def ask(context: Context[None], **given: Any) -> Annotated[CallToolResult, AnswerShape]:
         """Answer a question over the documents, each statement cited to its exact place.
 
         Takes from seconds to minutes. When the documents do not hold the answer it says so.
         """
-
-        asked = AskRequest(
-            question=question,
-            strategy=strategy,
-            parameters={} if effort is None else {"effort": effort},
-            where=where or [],
-            yes=yes,
-            history=history,
-        )
+        asked = AskArguments(**given)
+        library = asked.library
         async with forward_progress(context) as on_event:
-            answer = await service.answer(asked, library, on_event)
+            answer = await service.answer(asked.to_request(), library, on_event)
         if left := service.unread(library):
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"
@@ -284,7 +305,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
     ) -> dict[str, Any]:
         """Find the passages nearest to a query, best first, each with its place.
 
-        Files that are `unread` were not searched yet. The `uri` of a passage is its text.
+        Files that are `unread` were not searched yet.
         """
         sources = await service.open_sources(library)
         if documents is not None:
@@ -294,12 +315,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             met = await select_documents(sources, where)
             documents = [each for each in met if documents is None or each in documents]
         hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
-        return {
-            "passages": [
-                {**describe_passage(hit), "uri": _uri(hit.passage.span, library)} for hit in hits
-            ],
-            "unread": service.unread(library),
-        }
+        passages = [describe_passage(hit) for hit in hits]
+        return {"passages": passages, "unread": service.unread(library)}
 
     @_tool(server, "Read a section")
     async def read_section(
@@ -333,7 +350,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
         if end is not None:
             most = min(most, source.span(begin, end).end - begin)
-        return _section_text(source, node, begin, most, library)
+        return _section_text(source, node, begin, most)
 
     @_tool(server, "List the documents")
     async def list_documents(
@@ -355,36 +372,6 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),
         }
-
-
-def _add_resources(server: MCPServer[None], service: AnswerService) -> None:
-    async def text(library: str, document: str, start: int, end: int) -> str:
-        try:
-            source = await (await service.open_sources(library)).document(document)
-            span = source.span(start, end)
-        except UnknownDocument as error:
-            raise ResourceNotFoundError(str(error)) from error
-        except ColligateError as error:
-            raise ResourceError(str(error)) from error
-        if span.end - span.start > _MAX_CHARACTERS:
-            raise ResourceError(f"at most {_MAX_CHARACTERS:,} characters can be read at once")
-        return source.slice(span)
-
-    @server.resource(
-        "doc://{document}#{start}-{end}", title="Text of a document", mime_type="text/markdown"
-    )
-    async def document_text(document: str, start: Offset, end: Offset) -> str:
-        """The characters from START to END of a document of the default library."""
-        return await text(DEFAULT_LIBRARY, document, start, end)
-
-    @server.resource(
-        "doc://{library}/{document}#{start}-{end}",
-        title="Text of a document in a named library",
-        mime_type="text/markdown",
-    )
-    async def library_text(library: str, document: str, start: Offset, end: Offset) -> str:
-        """The characters from START to END of a document of a named library."""
-        return await text(library, document, start, end)
 
 
 @asynccontextmanager
@@ -418,7 +405,7 @@ async def forward_progress(context: Context[None]) -> AsyncIterator[OnEvent]:
         await asyncio.gather(forwarding, return_exceptions=True)
 
 
-# Places in documents: sections by their headings, and how to point at a span.
+# Sections of a document by their headings.
 
 _MAX_NAMED = 5  # places that an error lists
 
@@ -450,9 +437,7 @@ def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _section_text(
-    document: Document, node: Node, start: int, most: int, library: str
-) -> dict[str, Any]:
+def _section_text(document: Document, node: Node, start: int, most: int) -> dict[str, Any]:
     """Return at most `most` characters of a section, from `start` on."""
     end = min(node.span.end, start + most)
     span = document.span(start, end)
@@ -472,15 +457,4 @@ def _section_text(
             for child in document.tree.children(node)
             if child.kind is Kind.SECTION and not child.synthetic
         ],
-        "uri": _uri(span, library),
     }
-
-
-def _uri(span: Span, library: str = DEFAULT_LIBRARY) -> str:
-    """Return the resource that is a span's text: `doc://ID#START-END`, `doc://LIBRARY/ID#...`.
-
-    >>> _uri(Span("lease-1f", 10, 25))
-    'doc://lease-1f#10-25'
-    """
-    where = "" if library == DEFAULT_LIBRARY else quote(library, safe="") + "/"
-    return f"doc://{where}{quote(span.document_id, safe='')}#{span.start}-{span.end}"

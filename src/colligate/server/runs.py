@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,12 +32,12 @@ from colligate.private import make_private_file, make_private_folder
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
-from colligate.server.metrics import Metrics
-from colligate.server.shapes import AskRequest, RunShape
+from colligate.server.shapes import AskRequest
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
-from colligate.server.work import WorkState, finish
+from colligate.server.work import Work, WorkState, finish
 from colligate.session import configure
+from colligate.settings import Settings
 
 _SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
@@ -50,10 +49,9 @@ class Runs:
     the place of each.
     """
 
-    def __init__(self, libraries: Libraries, config: ServerConfig, metrics: Metrics) -> None:
+    def __init__(self, libraries: Libraries, config: ServerConfig) -> None:
         self._libraries = libraries
         self._config = config
-        self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
         self._places = asyncio.Semaphore(config.runs)
         self._closing = False
@@ -67,7 +65,8 @@ class Runs:
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
-        strategy = _make_strategy(request, self._config)
+        settings = self._libraries.engine(library).named
+        strategy = _make_strategy(request, self._config, settings)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
@@ -114,7 +113,7 @@ class Runs:
     def _drop_erased(self) -> None:
         """Drop the runs whose files the library has erased with a document."""
         for run in [run for run in self._runs.values() if run.ended]:
-            if not run.files.summary.exists():
+            if not run.summary.exists():
                 del self._runs[run.id]
 
     def _unfinished(self) -> list[RecordedRun]:
@@ -131,7 +130,7 @@ class Runs:
         while True:
             ended, changed = run.ended, run.changed
             try:
-                lines, at = await in_thread(run.files.read_events, at)
+                lines, at = await in_thread(run.read_events, at)
             except FileNotFoundError:  # erased with a document; the run is cancelled for it
                 await run.wait()
                 return
@@ -163,7 +162,7 @@ class Runs:
         them so far is checked when it ends.
         """
         for run in self.list_runs(library):
-            if run.earlier is None or not run.files.events.exists():
+            if not run.events.exists():
                 await self.forget(run)
             elif not run.ended:
                 run.removed |= frozenset(documents)
@@ -178,7 +177,7 @@ class Runs:
 
     async def _delete(self, run: RecordedRun) -> None:
         if self._runs.pop(run.id, None) is not None:
-            await in_thread(run.files.delete)
+            await in_thread(run.delete_files)
 
     async def _execute(self, run: RecordedRun, request: AskRequest, strategy: Strategy) -> None:
         began = None
@@ -205,17 +204,14 @@ class Runs:
             for citation in shown["citations"]:  # no folder of the server is shown
                 citation["source"] = hide_folders(citation["source"])
             run.found, state, outcome = answer.found, "done", {"answer": shown}
-            self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:
             state, outcome = "cancelled", self._cancelled()
         except Exception as error:  # whatever a strategy of another package raises
             state, outcome = "failed", {"problem": problem_of(error)}
         if began is not None:
             run.seconds = round(time.perf_counter() - began, 3)
-            self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
-        self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        holds_text: bool = await in_thread(run.files.hold, run.removed) if run.removed else False
+        holds_text: bool = await in_thread(run.holds, run.removed) if run.removed else False
         if holds_text:
             await self._delete(run)
 
@@ -235,11 +231,8 @@ class Runs:
         """Record an event with its place for each waiting run whose place has changed."""
         unfinished = self._unfinished()
         waiting = [run for run in unfinished if run.state == "queued"]
-        running = len(unfinished) - len(waiting)
-        waiting = waiting[max(0, self._config.runs - running) :]
-        self._metrics.running.set(running)
-        self._metrics.waiting.set(len(waiting))
-        for place, run in enumerate(waiting, start=1):
+        free = max(0, self._config.runs - (len(unfinished) - len(waiting)))
+        for place, run in enumerate(waiting[free:], start=1):
             if place != run.place:
                 run.place = place
                 with suppress(OSError):  # it cannot be recorded: the run itself will fail
@@ -249,11 +242,11 @@ class Runs:
         """Enforce the number and the bytes of runs kept; drop old outcomes from memory too."""
         total = 0
         for number, run in enumerate(run for run in self.list_runs(library) if run.ended):
-            total += run.files.size
+            total += run.size
             if number >= self._config.kept_runs or (total > self._config.kept_bytes and number):
                 del self._runs[run.id]
                 with suppress(OSError):
-                    run.files.delete()
+                    run.delete_files()
             elif number:
                 run.kept_outcome = None
 
@@ -266,8 +259,8 @@ def _without_prompt(line: bytes) -> bytes:
     return encode_json(event)
 
 
-def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
-    """Check a question and return its strategy with the parameters.
+def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
+    """Check a question and return its strategy with the parameters, and adapters of the settings.
 
     A parameter may name a model only if the server allows that model.
     """
@@ -290,23 +283,30 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
                 "start it with --allow-model NAME",
             )
         texts.append(f"{name}={text}")
-    return configure(kind, config.settings, texts, Trace(keep=False))
+    return configure(kind, settings, texts, Trace(keep=False))
 
 
 # One run: its state, its events, its outcome.
 
 
-class RecordedRun(RunShape):
-    """A run of the server, under way or kept: what is shown of it, and more that is kept.
+class RecordedRun(Work):
+    """A run, under way or kept; `asked_by` is the named token of the question, if any."""
 
-    `asked_with` is the beginning of the digest of the named token that asked: another one may get
-    its name later. `earlier` are the documents that earlier answers of the conversation cite, None
-    if one came without. `removed` were removed during the run, `place` is the last one announced.
-    The outcome is in the file of the summary, and in `kept_outcome` while the run is the newest.
-    """
-
-    asked_with: str | None = None
-    earlier: list[str] | None = Field(default_factory=list)
+    question: str
+    strategy: str
+    parameters: dict[str, Any]
+    documents: list[str] | None
+    where: list[str] = Field(default_factory=list)
+    began: str
+    seconds: float = 0.0
+    found: bool | None = None
+    asked_by: str | None = None
+    # Not shown: the beginning of the token's digest, since another may get its name later, and the
+    # documents that earlier answers of the conversation cite, None if one came without.
+    asked_with: str | None = Field(default=None, exclude=True)
+    earlier: list[str] | None = Field(default_factory=list, exclude=True)
+    # In memory alone. `removed` were removed during the run, `place` is the last one announced.
+    # The outcome is in the summary, and in `kept_outcome` while the run is the newest.
     folder: Path = Field(exclude=True)
     removed: frozenset[str] = Field(default=frozenset(), exclude=True)
     place: int = Field(default=0, exclude=True)
@@ -319,11 +319,6 @@ class RecordedRun(RunShape):
     _thread: int = 0
 
     @property
-    def files(self) -> RunFiles:
-        """Its files."""
-        return RunFiles(self.folder, self.id)
-
-    @property
     def visible(self) -> bool:
         """Whether the named token of this request, if any, may see it: its own, or all."""
         caller = CALLER.get()
@@ -331,23 +326,18 @@ class RecordedRun(RunShape):
             return True
         return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
 
-    def show(self) -> dict[str, Any]:
-        """Return the run as lists show it."""
-        return self.model_dump(include=set(RunShape.model_fields))
-
     def open(self, limit: int) -> None:
         """Create its files; after `limit` bytes of events the rest is not recorded."""
-        files = self.files
         try:
-            make_private_folder(files.folder)
-            make_private_file(files.events, fresh=True)
-            self._file = files.events.open("wb", buffering=0)
-            files.write_summary(self.model_dump())
+            make_private_folder(self.folder)
+            make_private_file(self.events, fresh=True)
+            self._file = self.events.open("wb", buffering=0)
+            self.save({})
         except OSError:
             if self._file is not None:
                 self._file.close()
             with suppress(OSError):
-                files.delete()
+                self.delete_files()
             raise
         self._left, self._began = limit, time.perf_counter()
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
@@ -381,8 +371,8 @@ class RecordedRun(RunShape):
         self._file.close()
         self._file, self.kept_outcome = None, outcome
         with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
-            if self.files.events.exists():  # otherwise they were erased with a document
-                self.files.write_summary({**self.model_dump(), **outcome})
+            if self.events.exists():  # otherwise they were erased with a document
+                self.save(outcome)
         self.wake()
 
     async def outcome(self) -> dict[str, Any]:
@@ -390,7 +380,7 @@ class RecordedRun(RunShape):
         if self.kept_outcome is not None or not self.ended:
             return self.kept_outcome or {}
         try:
-            summary = await in_thread(self.files.read_summary)
+            summary = json.loads(await in_thread(self.summary.read_bytes))
         except FileNotFoundError:
             return {"problem": problem(404, "the run was forgotten")}
         return {key: summary[key] for key in ("answer", "problem") if key in summary}
@@ -418,18 +408,7 @@ class RecordedRun(RunShape):
         self._consent.set_result(yes)
         return True
 
-
-# Runs on disk.
-
-_BATCH = 1 << 18  # bytes read at once, about
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """The files of one run in a library's folder. Methods block, but only for a moment."""
-
-    folder: Path
-    id: str
+    # Its files. These methods block, but only for a moment.
 
     @property
     def events(self) -> Path:
@@ -446,17 +425,13 @@ class RunFiles:
         """Bytes of both."""
         return sum(file.stat().st_size for file in (self.events, self.summary) if file.exists())
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def save(self, outcome: Mapping[str, Any]) -> None:
         """Write the summary, completely or not at all."""
         new = self.summary.with_suffix(".new")
         make_private_file(new)
-        new.write_bytes(encode_json(summary))
+        hidden = {"asked_with": self.asked_with, "earlier": self.earlier}
+        new.write_bytes(encode_json({**self.model_dump(), **hidden, **outcome}))
         new.replace(self.summary)
-
-    def read_summary(self) -> dict[str, Any]:
-        """Return what `write_summary` wrote last."""
-        summary: dict[str, Any] = json.loads(self.summary.read_bytes())
-        return summary
 
     def read_events(self, at: int) -> tuple[list[bytes], int]:
         """Return whole lines from an offset on, at most a batch, and the offset after them."""
@@ -467,14 +442,20 @@ class RunFiles:
             lines.pop()  # it is being written
         return [line.rstrip(b"\n") for line in lines], at + sum(map(len, lines))
 
-    def hold(self, documents: Collection[str]) -> bool:
-        """Return whether they name one of these documents."""
+    def holds(self, documents: Collection[str]) -> bool:
+        """Return whether its files may hold text of one of these documents."""
         return any(holds_id(file, documents) for file in (self.events, self.summary))
 
-    def delete(self) -> None:
-        """Delete both."""
-        for file in (self.events, self.summary, self.summary.with_suffix(".new")):
-            file.unlink(missing_ok=True)
+    def delete_files(self) -> None:
+        """Delete all that is kept of it."""
+        for suffix in _SUFFIXES:
+            self.summary.with_suffix(suffix).unlink(missing_ok=True)
+
+
+# Runs on disk.
+
+_BATCH = 1 << 18  # bytes read at once, about
+_SUFFIXES = (".jsonl", ".json", ".new")
 
 
 def _load_runs(folder: Path) -> list[RecordedRun]:
@@ -485,18 +466,17 @@ def _load_runs(folder: Path) -> list[RecordedRun]:
     runs = []
     for file in folder.glob("*.json"):
         try:
-            runs.append(_load_run(RunFiles(folder, file.stem)))
-        except ValueError:
-            RunFiles(folder, file.stem).delete()  # half written when the machine stopped
+            runs.append(_load_run(folder, file))
+        except ValueError:  # half written when the machine stopped
+            for suffix in _SUFFIXES:
+                file.with_suffix(suffix).unlink(missing_ok=True)
     return sorted(runs, key=lambda run: run.began)
 
 
-def _load_run(files: RunFiles) -> RecordedRun:
-    kept = files.read_summary()
-    run = RecordedRun.model_validate({**kept, "folder": files.folder})
+def _load_run(folder: Path, summary: Path) -> RecordedRun:
+    run = RecordedRun.model_validate({**json.loads(summary.read_bytes()), "folder": folder})
     if not run.ended:
         run.state = "cancelled"
-        files.events.touch()
-        outcome = {"problem": problem(503, "the server ended while it was under way")}
-        files.write_summary({**run.model_dump(), **outcome})
+        run.events.touch()
+        run.save({"problem": problem(503, "the server ended while it was under way")})
     return run

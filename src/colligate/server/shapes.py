@@ -18,7 +18,6 @@ from colligate.documents import Hit, Span
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.library.web import hide_folders
 from colligate.readers.followup import Turn
-from colligate.server.work import Work
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""
@@ -138,20 +137,6 @@ class AnswerShape(TypedDict):
     seconds: NotRequired[float]
 
 
-class RunShape(Work):
-    """A run in a list; `asked_by` is the named token of the question, if any."""
-
-    question: str
-    strategy: str
-    parameters: dict[str, Any]
-    documents: list[str] | None
-    where: list[str] = Field(default_factory=list)
-    began: str
-    seconds: float = 0.0
-    found: bool | None = None
-    asked_by: str | None = None
-
-
 class LibraryShape(TypedDict):
     """A library and how much is in it."""
 
@@ -159,25 +144,6 @@ class LibraryShape(TypedDict):
     documents: int
     pages: int
     passages: int
-
-
-class FileProblem(TypedDict):
-    """A file that could not be read, why, and what to do about it."""
-
-    file: str
-    why: str
-    hint: str
-
-
-class JobShape(Work):
-    """Files on their way into a library; `phase`, `done` and `total` are those of its progress."""
-
-    phase: str = ""
-    done: int = 0
-    total: int = 0
-    files: list[str] = Field(default_factory=list)
-    problems: list[FileProblem] = Field(default_factory=list)
-    documents: list[str] = Field(default_factory=list)
 
 
 class DocumentShape(BaseModel):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
@@ -28,9 +29,7 @@ from colligate.library.store import FILES_FOLDER
 from colligate.private import make_private_file, make_private_folder
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
-from colligate.server.metrics import Metrics
-from colligate.server.shapes import FileProblem, JobShape
-from colligate.server.work import WorkState, finish
+from colligate.server.work import Work, WorkState, finish
 
 _log = logging.getLogger(__name__)
 _KEPT = 200  # jobs that have ended
@@ -39,10 +38,9 @@ _KEPT = 200  # jobs that have ended
 class UploadJobs:
     """All uploads; those of one library are read one after another. At most `limit` are open."""
 
-    def __init__(self, libraries: Libraries, limit: int, metrics: Metrics) -> None:
+    def __init__(self, libraries: Libraries, limit: int) -> None:
         self._libraries = libraries
         self._limit = limit
-        self._metrics = metrics
         self._jobs: dict[str, UploadJob] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._storing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -136,7 +134,6 @@ class UploadJobs:
         except (ColligateError, OSError) as error:
             _log.warning("files of %s were not tidied: %s", job.library, error)
         finally:
-            self._metrics.jobs.labels(state).inc()
             job.update(state=state)
 
     async def _tidy(self, job: UploadJob) -> None:
@@ -154,12 +151,24 @@ class UploadJobs:
         }
 
 
-class UploadJob(JobShape):
-    """The files of one request on their way into a library.
+class FileProblem(TypedDict):
+    """A file that could not be read, why, and what to do about it."""
 
-    The next server reads the files of a job that is `unread`.
-    """
+    file: str
+    why: str
+    hint: str
 
+
+class UploadJob(Work):
+    """Files on their way into a library; `phase`, `done` and `total` are those of its progress."""
+
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    files: list[str] = Field(default_factory=list)
+    problems: list[FileProblem] = Field(default_factory=list)
+    documents: list[str] = Field(default_factory=list)
+    # Not shown. The next server reads the files of a job that is `unread`.
     paths: list[Path] = Field(default_factory=list, exclude=True)
     unread: bool = Field(default=True, exclude=True)
 

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -116,8 +116,6 @@ async def test_passages_are_found_in_all_documents_or_in_some(connected):
         found = await called(client, "search", query="bicycles in the yard", k=1)
         (passage,) = found["passages"]
         assert (passage["section"], passage["date"]) == (["House rules", "Bicycles"], "")
-        (content,) = (await client.read_resource(passage["uri"])).contents
-        assert content.text == passage["text"]
         assert "Bicycles stand in the yard" in passage["text"]
         rules, where = await rules_in(client), ["title~house"]
         for some in (
@@ -227,9 +225,6 @@ async def test_errors_are_told_to_the_model(connected):
             ("search", {"query": "x", "k": 0}, ""),
         ):
             assert words in await refused(client, tool, **arguments)
-        for uri in ("doc://no-such#0-3", f"doc://{rules['document']}#5-1"):
-            with pytest.raises(MCPError):
-                await client.read_resource(uri)
 
 
 async def test_the_reason_is_told_of_tasks_that_failed_together():
@@ -316,8 +311,6 @@ async def test_all_tools_answer(connected_http, mode):
         assert all(message for _, message in reports)
         (passage,) = (await called(client, "search", **CELLAR, k=1))["passages"]
         assert passage["title"] == "Cellar"
-        (content,) = (await client.read_resource(passage["uri"])).contents
-        assert content.text == passage["text"]
         assert (await called(client, "list_documents"))["total"] == 2
         section = await called(client, "read_section", document=passage["document"])
         assert "Barrels" in section["text"]
@@ -333,14 +326,12 @@ async def test_all_tools_answer(connected_http, mode):
 async def test_named_tokens_have_the_same_rights(connected_http, served):
     async with connected_http("auto", served.reader) as client:
         assert "lacks the right ask" in await refused(client, "ask", question=QUESTION)
-        (passage,) = (await called(client, "search", **CELLAR, k=1))["passages"]
+        assert (await called(client, "search", **CELLAR, k=1))["passages"]
     reading = {"search": CELLAR, "list_documents": {}, "read_section": {"document": "rules.md"}}
     async with connected_http("auto", served.asker) as client:
         assert (await called(client, "ask", question=QUESTION))["found"]
         for tool, arguments in reading.items():
             assert "lacks the right read" in await refused(client, tool, **arguments)
-        with pytest.raises(MCPError, match="lacks the right read"):
-            await client.read_resource(passage["uri"])
 
 
 @pytest.mark.parametrize(("mode", "cancels"), [("auto", True), ("auto", False), ("legacy", False)])
@@ -364,5 +355,3 @@ async def test_a_get_opens_no_stream_and_no_request_goes_without_the_token(serve
         assert response.status_code == 401
         response = await client.get("mcp")
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
-        metrics = (await client.get("metrics")).text
-    assert 'method="GET",route="/mcp",status="405"' in metrics

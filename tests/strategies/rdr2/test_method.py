@@ -217,7 +217,9 @@ async def test_without_the_router_what_was_found_is_accepted(sources, make_run):
     (routing,), routed, model = await route(sources, make_run, [], no_router=True)
     assert not model.calls
     assert not routed
-    assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+    assert [p.text for p in routing.tree.extract_passages(routing.answers)] == [
+        "In 2003 the park opened the Superman tower."
+    ]
 
 
 async def test_without_structure_or_content_less_is_shown(sources, make_run):
@@ -230,7 +232,9 @@ async def test_without_structure_or_content_less_is_shown(sources, make_run):
 
 async def test_without_refusals_a_refused_subtree_is_accepted(sources, make_run):
     (routing,), _, _ = await route(sources, make_run, refuse, no_refuse=True)
-    assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+    assert [p.text for p in routing.tree.extract_passages(routing.answers)] == [
+        "In 2003 the park opened the Superman tower."
+    ]
 
 
 async def test_without_expansions_nothing_more_is_shown(sources, make_run):
@@ -348,7 +352,10 @@ async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run
     assert "Prices" not in user.content
     assert "Introduction" not in user.content
     assert model.calls[0].max_tokens == 99
-    assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
+    assert (
+        routing.tree.extract_passages(routing.answers)[0].text
+        == "In 2003 the park opened the Superman tower."
+    )
     assert replace(strategy, k=2).templates == strategy.templates
     assert hash(strategy) == hash(replace(strategy, k=1))
 

@@ -13,7 +13,6 @@ from colligate.library.sources import SearchMode, select_documents
 from colligate.server.errors import Conflict
 from colligate.server.libraries import NAME
 from colligate.server.shapes import (
-    JobShape,
     LibraryShape,
     PassageShape,
     describe_passage,
@@ -95,7 +94,6 @@ async def upload_files(name: str, files: list[UploadFile], server: State) -> dic
     try:
         for file in files:
             await server.jobs.store(job, file.file, file.filename)
-            server.metrics.uploaded.inc(file.size or 0)
     except BaseException:
         await server.jobs.discard(job)
         raise
@@ -119,7 +117,7 @@ jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
 @jobs_router.get("/{job_id}", summary="Progress of an upload")
-async def read_job(job_id: str, server: State) -> JobShape:
+async def read_job(job_id: str, server: State) -> UploadJob:
     """Return its state, its progress, and the files that could not be read."""
     return server.jobs.get(job_id)
 

@@ -13,7 +13,7 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest, Decision, RunShape
+from colligate.server.shapes import AnswerShape, AskRequest, Decision
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
@@ -58,9 +58,7 @@ async def ask_library(
     return AsciiJSONResponse(await run.answer())
 
 
-@router.get(
-    "/libraries/{name}/runs", summary="List a library's runs", response_model=list[RunShape]
-)
+@router.get("/libraries/{name}/runs", summary="List a library's runs")
 async def list_runs(name: str, server: State) -> list[RecordedRun]:
     """List the runs, the newest first."""
     server.libraries.folder(name)
@@ -71,7 +69,7 @@ async def list_runs(name: str, server: State) -> list[RecordedRun]:
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """Return the run, with `answer` or `problem` once it has ended."""
     run = server.runs.get(run_id)
-    return {**run.show(), **await run.outcome()}
+    return {**run.model_dump(), **await run.outcome()}
 
 
 @router.get("/runs/{run_id}/answer.{ending}", summary="A run's answer as a file")

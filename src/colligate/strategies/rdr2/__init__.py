@@ -3,6 +3,6 @@
 Read `method` first, then `tree` and `router`.
 """
 
-from colligate.strategies.rdr2.method import RDR2, Routing
+from colligate.strategies.rdr2.method import RDR2
 
-__all__ = ["RDR2", "Routing"]
+__all__ = ["RDR2"]

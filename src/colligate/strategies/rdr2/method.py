@@ -26,7 +26,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage, Span
+from colligate.documents import Hit, Span
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -123,13 +123,10 @@ class RDR2:
         )
         return replace(answer, evidence=tuple(evidence))
 
-    async def route(
-        self, question: str, run: Run, hits: Sequence[Hit] | None = None
-    ) -> list[Routing]:
-        """Route the documents of these passages, or of a search, in the order of the best."""
+    async def route(self, question: str, run: Run, hits: Sequence[Hit]) -> list[Routing]:
+        """Route the documents of these passages, in the order of the best."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        found = await self._retrieve(question, run) if hits is None else hits
-        routings = await self._open(run, found)
+        routings = await self._open(run, hits)
         await gather(self._walk(question, router, each) for each in routings)
         return routings
 
@@ -348,11 +345,6 @@ class Routing:
         """The blocks of the passages found."""
         nodes = (node for chunk in self.chunks for node in self.tree.map_span(chunk))
         return self.tree.content_of(dict.fromkeys(nodes))
-
-    @property
-    def passages(self) -> tuple[Passage, ...]:
-        """The accepted blocks in document order, neighbours of one section together."""
-        return self.tree.extract_passages(self.answers)
 
     def rounds_of(self, span: Span) -> tuple[int, ...]:
         """Return the rounds in which the blocks inside a span were accepted, in order."""
