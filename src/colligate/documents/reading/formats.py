@@ -103,7 +103,6 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (FileFormat(_SEPARATED, "text/csv"), ".csv"),
         (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
         (FileFormat(f"{_HERE}.text:read_text", "text/x-rst"), ".rst"),
-        (FileFormat(f"{_HERE}.markup:read_org", "text/x-org"), ".org"),
         (FileFormat(f"{_HERE}.markup:read_notebook", "application/x-ipynb+json"), ".ipynb"),
     )
     for suffix in suffixes.split()
