@@ -65,16 +65,7 @@ def _find_anchors(
         located = find_titles(outline, by_page, Basis.OUTLINE)
         best = (located, len(located) / len(outline), Basis.OUTLINE)
     if contents.entries:
-        places: dict[str, list[int]] = defaultdict(list)
-        for i, here in enumerate(by_page):
-            for place in here:
-                if len(place.key) < 150:
-                    places[place.key].append(i)
-        targets = find_target_pages(contents.entries, places, len(by_page))
-        wanted = [
-            WantedTitle(entry.title, entry.level, target)
-            for entry, target in zip(contents.entries, targets, strict=True)
-        ]
+        wanted = find_target_pages(contents.entries, by_page)
         located = find_titles(wanted, by_page, Basis.CONTENTS)
         share = len(located) / len(wanted)
         enough = len(located) >= 3 and share >= 0.4
