@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from liteparse import LayoutBlock, ParsedPage, TextItem
 
@@ -355,23 +356,21 @@ def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[Pd
     return [*chrome, block] if block.lines else chrome
 
 
+_Chain = tuple[tuple[int, int], Any]
+"""A pair, and the chain that it continues, None at the first."""
+
+
 def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return a longest selection of pairs in which both members rise strictly."""
-    ordered = sorted(pairs, key=lambda p: (p[0], -p[1]))
-    ends: list[int] = []  # the smallest last value of a selection of each length
-    at: list[int] = []  # and which pair that is
-    before: list[int | None] = []
-    for i, (_, value) in enumerate(ordered):
-        place = bisect_left(ends, value)
-        before.append(at[place - 1] if place else None)
-        if place == len(ends):
-            ends.append(value)
-            at.append(i)
-        else:
-            ends[place], at[place] = value, i
+    ends: list[int] = []  # the smallest last value of a chain of each length
+    chains: list[_Chain] = []
+    for pair in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
+        at = bisect_left(ends, pair[1])
+        ends[at : at + 1] = [pair[1]]
+        chains[at : at + 1] = [(pair, chains[at - 1] if at else None)]
     found: list[tuple[int, int]] = []
-    last: int | None = at[-1] if at else None
-    while last is not None:
-        found.append(ordered[last])
-        last = before[last]
+    chain = chains[-1] if chains else None
+    while chain is not None:
+        pair, chain = chain
+        found.append(pair)
     return found[::-1]
