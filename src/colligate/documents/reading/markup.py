@@ -37,7 +37,8 @@ def read_epub(source: SourceFile) -> Document:
         name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
         if not (data := archive.read(name)):
             source.warn(f"{name} is missing or damaged")
-        chapters.append(parse_html(source, clean_text(decode(data)[0])).text)
+        text, _ = parse_html(source, clean_text(decode(data)[0]))
+        chapters.append(text)
     found = package.find("{*}metadata")
     metadata = read_properties(found) if found is not None else {}
     return make_document(source, "\n\n".join(chapters), metadata=metadata)

@@ -112,11 +112,9 @@ class Archive:
 _PROPERTIES = {
     "title": "title",
     "creator": "authors",
-    "initial-creator": "authors",
     "subject": "subject",
     "language": "language",
     "created": "created_at",
-    "creation-date": "created_at",
     "date": "modified_at",
     "modified": "modified_at",
 }
@@ -185,7 +183,7 @@ def read_docx(source: SourceFile) -> Document:
     if any(message.message.endswith(("oMath", "oMathPara")) for message in converted.messages):
         source.warn("equations are not read")
     metadata = read_properties(archive.parse(CORE))
-    text = parse_html(source, converted.value).text
+    text, _ = parse_html(source, converted.value)
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
         first, line_end, rest = text.partition("\n")
@@ -227,7 +225,8 @@ def read_pptx(source: SourceFile) -> Document:
     text, pages = "", []
     for number, name in enumerate((each for each in order if each in slides), start=1):
         start = len(text)
-        content = parse_html(source, _write_slide(archive.parse(name))).text.strip("\n")
+        content, _ = parse_html(source, _write_slide(archive.parse(name)))
+        content = content.strip("\n")
         text += content if content.startswith("## ") else f"## Slide {number}\n\n{content}"
         text += "\n\n"
         pages.append(Page(number, start, len(text)))

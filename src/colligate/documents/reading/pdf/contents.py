@@ -226,16 +226,12 @@ class PlacedLine:
     """A line in its block, with the keys that are compared with titles."""
 
     block: PdfBlock
-    index: int
     line: PdfLine
     key: str
     number: HeadingNumber | None
     bare: str  # the key without the number
     order: int  # in reading order, through the document
-
-    @property
-    def first(self) -> bool:
-        return self.index == 0
+    first: bool  # of its block
 
 
 @dataclass(slots=True, eq=False)
@@ -275,11 +271,8 @@ def find_lines(
                 if any(low <= middle <= high for low, high in bands):
                     continue
                 number, rest = split_number(line.text)
-                here.append(
-                    PlacedLine(
-                        block, index, line, title_key(line.text), number, title_key(rest), order
-                    )
-                )
+                keys = title_key(line.text), number, title_key(rest)
+                here.append(PlacedLine(block, line, *keys, order, first=not index))
         found.append(here)
     return found
 

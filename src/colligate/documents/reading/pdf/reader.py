@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from liteparse import LiteParse, ParsedPage, ParseError
@@ -265,15 +265,12 @@ def _list_pages(numbers: Sequence[int]) -> str:
     >>> _list_pages([1, 2, 3, 7])
     'pages 1-3, 7'
     """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    # The numbers of a run are all as far from their places in the list.
+    placed = enumerate(sorted(set(numbers)))
+    runs = [[n for _, n in run] for _, run in groupby(placed, lambda each: each[1] - each[0])]
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-    return ("page " if runs == [[numbers[0]] * 2] else "pages ") + ", ".join(shown[:20]) + more
+    return f"page{'s' * (len(set(numbers)) > 1)} {', '.join(shown[:20])}{more}"
 
 
 def _encrypted(source: SourceFile) -> EncryptedFile:
