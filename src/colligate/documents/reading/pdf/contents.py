@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from liteparse import TextItem
 from rapidfuzz import fuzz
 
 from colligate.documents.reading.pdf.layout import (
@@ -63,7 +62,7 @@ def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     open_ = other = False
     for i, page in enumerate(pages[:_SEARCHED]):
-        found = [_read_row(*row) for row in zip(page.rows, page.cells, strict=True)]
+        found = list(map(_read_row, page.rows))
         begins = next((n for n, row in enumerate(found) if _is_contents_title(row.title)), None)
         paged = [row for row in found if row.printed]
         leaders = sum(row.leader for row in paged)
@@ -107,12 +106,12 @@ _ENDING = re.compile(
 )
 
 
-def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> ContentsEntry:
+def _read_row(line: PdfLine) -> ContentsEntry:
     text = line.text
     match = _ENDING.match(text)
     if match and _LEADER.search(match["leader"] + " ") and match["leader"].strip():
         title, printed, leader = match["title"], match["page"], True
-    elif match and _is_set_apart(cells, match["page"]):
+    elif match and _is_set_apart(line, match["page"]):
         title, printed, leader = match["title"], match["page"], False
     else:
         title, printed, leader = text, "", False
@@ -126,12 +125,10 @@ def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> ContentsEntry:
 _GAP = 8.0  # points between an entry's title and its page number where no dots lead to it
 
 
-def _is_set_apart(cells: Sequence[TextItem], printed: str) -> bool:
+def _is_set_apart(line: PdfLine, printed: str) -> bool:
     """Report whether the page number has a cell of its own, away from the title."""
-    if len(cells) < 2 or cells[-1].text.strip(" .") != printed:
-        return False
-    before = cells[-2]
-    return bool(cells[-1].x - (before.x + before.width) > _GAP)
+    last = line.items[-1].text.strip(" .") if line.gaps else ""
+    return last == printed and line.gaps[-1] > _GAP
 
 
 def _is_ascending(rows: Sequence[ContentsEntry]) -> bool:

@@ -185,10 +185,10 @@ def _find_tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
     """Return where rows of several short cells are, such as heads of tables: (page, height)."""
     found: set[tuple[int, int]] = set()
     for i, page in enumerate(pages):
-        for row, cells in zip(page.rows, page.cells, strict=True):
-            wide = sum(b.x - (a.x + a.width) > 1.8 * row.size for a, b in pairwise(cells))
-            short = sum(len(cell.text) < 30 for cell in cells)
-            if wide > 1 or (wide == 1 and short == len(cells) and not split_number(row.text)[0]):
+        for row in page.rows:
+            wide = sum(gap > 1.8 * row.size for gap in row.gaps)
+            short = all(len(item.text) < 30 for item in row.items)
+            if wide > 1 or (wide == 1 and short and not split_number(row.text)[0]):
                 found.update((i, round(row.y + row.height / 2) + d) for d in (-2, -1, 0, 1, 2))
     return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -28,15 +28,21 @@ class PdfLine:
 
     page: int
     text: str
-    x: float
-    y: float
-    width: float
-    height: float
-    size: float
-    bold: bool
-    italic: bool
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+    size: float = 0.0
+    bold: bool = False
+    italic: bool = False
     mono: bool = False
     joined: bool = False  # the next line continues its last word
+    items: Sequence[TextItem] = ()  # from left to right
+
+    @property
+    def gaps(self) -> list[float]:
+        """The widths of the spaces between its items."""
+        return [b.x - (a.x + a.width) for a, b in pairwise(self.items)]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +71,11 @@ class PageLayout:
     height: float
     blocks: list[PdfBlock] = field(default_factory=list)
     rows: list[PdfLine] = field(default_factory=list)
-    cells: list[list[TextItem]] = field(default_factory=list)  # the items of each row
+
+    def find_rows(self, items: Iterable[TextItem]) -> set[int]:
+        """Return the rows that hold one of these items."""
+        inside = set(map(id, items))
+        return {n for n, row in enumerate(self.rows) if not inside.isdisjoint(map(id, row.items))}
 
 
 def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
@@ -113,17 +123,16 @@ def _build_page(page: ParsedPage) -> PageLayout:
     number = page.page_num - 1
     label = clean_line(page.page_label) if page.page_label else None
     found = PageLayout(page.page_num, label or None, page.width, page.height)
-    for cells in _group_rows(upright):
-        found.cells.append(cells)
-        found.rows.append(_build_line(number, cells))
+    found.rows = [_build_line(number, row) for row in _group_rows(upright)]
     tops = [item.y for item in items]
-    used: set[int] = set()
+    used: list[TextItem] = []
     for block in page.blocks or ():
         inside = _find_inside(block, items, tops)
-        used.update(map(id, inside))
+        used += inside
         found.blocks.append(_build_block(number, block, inside))
-    for cells, row in zip(found.cells, found.rows, strict=True):
-        if used.isdisjoint(map(id, cells)):
+    in_blocks = found.find_rows(used)
+    for n, row in enumerate(found.rows):
+        if n not in in_blocks:
             _insert_chrome(found.blocks, row)
     return found
 
@@ -189,6 +198,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
         mono=bool(_MONO.search(main.font_name or "")),
+        items=row,
     )
 
 
@@ -244,8 +254,8 @@ def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> li
     if items:
         return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
-    x, y, width, height = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
-    return [PdfLine(page, _strip_marks(text), x, y, width, height, 0.0, bold=False, italic=False)]
+    place = (box.x, box.y, box.width, box.height) if box else ()
+    return [PdfLine(page, _strip_marks(text), *place)]
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
