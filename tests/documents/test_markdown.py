@@ -4,11 +4,10 @@ import time
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, Structure, Tree
 from colligate.documents.markdown import markdown_tree, own_span
-from support.documents import block_spans, make, squeeze
+from support.documents import MARKDOWN, block_spans, make, squeeze
 
 
 def rows_of(text: str) -> list[str]:
@@ -163,14 +162,6 @@ def test_time_grows_with_the_text_and_no_faster() -> None:
     small = min(seconds(100) for _ in range(3))
     # Ten times the text; with the square of it the time would be a hundredfold.
     assert min(seconds(1000) for _ in range(3)) < 60 * small
-
-
-MARKS = ["# ", "## ", "#### ", "- ", "* ", "1. ", "12) ", "> ", "```", "~~~", "---", "===", "***"]
-BLANKS = ["    ", "\t", "  ", "\n", "\n\n", "\r\n", "\r", *"\xa0\x0c\u2028\x1c\u3000"]
-WORDS = ["word", "two words", "x", "é", "漢字。", "🙂", "title: x", "\\", "*", "_", "`", "\x00"]
-BLOCKS = ["|", "| a | b |\n|---|---|\n", "[a]: /b", "[a](b)", "<div>", "<!--", "-->"]
-PIECES = st.one_of(*map(st.sampled_from, (MARKS, BLANKS, WORDS, BLOCKS)))
-MARKDOWN = st.lists(PIECES, max_size=40).map("".join)
 
 
 @settings(max_examples=300)
