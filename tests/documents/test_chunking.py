@@ -18,7 +18,7 @@ from colligate.documents.chunking import (
 )
 from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError
-from support.documents import make
+from support.documents import MARKDOWN, make
 
 PROSE = "The licensee pays the fee. It is due at once. Late payment costs interest. "
 
@@ -77,39 +77,15 @@ def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
         wrong()
 
 
-MARKS = [
-    "# ",
-    "## ",
-    "- ",
-    "1. ",
-    "> ",
-    "| a | b |\n|---|---|\n| c | d |\n",
-    "```\n",
-    "    ",
-    "\n\n",
-]
-WORDS = [
-    "word ",
-    "A sentence. ",
-    "x" * 30,
-    "漢字。",
-    "é",
-    "🙂 ",
-    "\n",
-    " ",
-    "Item 1. ",
-    "\xa0",
-    "राम ",
-]
-TEXT = st.lists(st.sampled_from(MARKS + WORDS), max_size=40).map("".join)
 CHUNKERS: list[Chunker] = [
     *(Structural(1), Structural(5), Structural(25), FixedWords(1), FixedWords(7)),
+    *(FixedTokens(1, 0), FixedTokens(4, 3), FixedTokens(9, 2), FixedTokens(30, 10)),
     *(SixSentences(2), SixSentences()),
 ]
 
 
-@settings(max_examples=150)
-@given(TEXT, st.sampled_from(CHUNKERS), st.booleans())
+@settings(max_examples=250)
+@given(MARKDOWN, st.sampled_from(CHUNKERS), st.booleans())
 def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, flat: bool) -> None:
     found = make(text, flat=flat)
     spans = chunker(found)
@@ -117,23 +93,13 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
     for span in spans:
         assert not text[place : span.start].strip()
         assert found.slice(span) == found.slice(span).strip() != ""
-        place = max(place, span.end)
-    assert not text[place:].strip()
-    assert all(a.end <= b.start for a, b in pairwise(spans))
-
-
-@settings(max_examples=150)
-@given(TEXT, st.sampled_from([(1, 0), (4, 3), (9, 2), (30, 10)]))
-def test_windows_overlap_and_leave_nothing_out(text: str, sizes: tuple[int, int]) -> None:
-    found = make(text)
-    spans = FixedTokens(*sizes)(found)
-    place = 0
-    for span in spans:
-        assert not text[place : span.start].strip()
-        assert len(token_spans(found.slice(span))) <= sizes[0]
         assert span.end > place
         place = span.end
+        if isinstance(chunker, FixedTokens):
+            assert len(token_spans(found.slice(span))) <= chunker.tokens
     assert not text[place:].strip()
+    overlap = isinstance(chunker, FixedTokens) and chunker.overlap > 0
+    assert overlap or all(a.end <= b.start for a, b in pairwise(spans))
 
 
 def test_a_window_repeats_the_end_of_the_one_before() -> None:
@@ -164,7 +130,7 @@ def test_another_name_is_wrong_usage(name: str) -> None:
 
 
 @settings(max_examples=150)
-@given(TEXT, st.sampled_from([1, 3, 8, 25]))
+@given(MARKDOWN, st.sampled_from([1, 3, 8, 25]))
 def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit: int) -> None:
     found = make(text)
     for span in Structural(limit)(found):

@@ -68,18 +68,6 @@ def test_every_character_comes_back_to_itself_or_to_what_was_dropped(drawn):
 
 
 @given(shortened(), st.data())
-def test_a_stretch_comes_back_to_the_least_that_covers_it(drawn, data):
-    _, passage, _ = drawn
-    if not passage.text:
-        return
-    start = data.draw(st.integers(0, len(passage.text) - 1))
-    end = data.draw(st.integers(start + 1, len(passage.text)))
-    parts = [passage.back(at, at + 1) for at in range(start, end)]
-    assert passage.back(start, end) == Span("d", parts[0].start, parts[-1].end)
-    assert all(passage.back(start, end).contains(part) for part in parts)
-
-
-@given(shortened(), st.data())
 def test_what_is_seen_of_a_stretch_are_words_of_it_that_were_mostly_shown(drawn, data):
     document, passage, _ = drawn
     start = data.draw(st.integers(passage.span.start, passage.span.end))

@@ -3,8 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from colligate.documents.languages import detect_language
 from support.documents import write_and_read
@@ -44,11 +42,6 @@ def test_a_sentence_tells_its_language(code: str) -> None:
 )
 def test_other_texts(text: str, code: str) -> None:
     assert detect_language(text) == code
-
-
-@given(st.text())
-def test_any_text_gets_a_code(text: str) -> None:
-    assert len(detect_language(text)) in (2, 3)
 
 
 @pytest.mark.parametrize("code", ["zh", "ar"])

@@ -10,7 +10,7 @@ from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.documents.sentences import split_paragraphs, word_spans
 from colligate.errors import SpanError, UsageError
-from support.documents import make, squeeze
+from support.documents import MARKDOWN, make, squeeze
 
 
 def cut(text: str, least: int, most: int, *, flat: bool = False) -> list[str]:
@@ -103,32 +103,6 @@ def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
             split_paragraphs(found, found.span(0, 4), least_words=least, most_words=5)
     with pytest.raises(SpanError):
         split_paragraphs(found, Span("another", 0, 4))
-
-
-SENTENCE = st.sampled_from(
-    [
-        "The licensee pays the fee.",
-        "It is due at once!",
-        "no end here",
-        "市议会昨天决定。",
-        "x" * 50,
-        "a <b> &amp; *c*",
-        "Ünïcode\u00a0stays 😀",
-        "No. 3 of vol. 2, Mr. A. Bee.",
-    ]
-)
-PARAGRAPH = st.lists(SENTENCE, min_size=1, max_size=12).map(" ".join)
-BLOCK = st.one_of(
-    PARAGRAPH,
-    PARAGRAPH.map(lambda text: f"- {text}\n  - {text}"),
-    PARAGRAPH.map(lambda text: f"> {text}"),
-    PARAGRAPH.map(lambda text: f"| a | b |\n|---|---|\n| {text} | {text} |\n| {text} | 2 |"),
-    PARAGRAPH.map(lambda text: f"```\n{text}\n\n{text}\n```"),
-    st.tuples(st.integers(1, 4), SENTENCE).map(lambda made: f"{'#' * made[0]} {made[1]}"),
-    SENTENCE.map(lambda text: f"{text}\n====="),
-    st.text(max_size=30),
-)
-MARKDOWN = st.lists(BLOCK, max_size=12).map("\n\n".join)
 
 
 @settings(max_examples=150)

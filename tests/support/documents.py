@@ -10,11 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pypdfium2
+from hypothesis import strategies as st
 from pypdfium2 import raw
 
 from colligate.documents import Document, Kind, Span, flat_tree
 from colligate.documents.markdown import markdown_tree, own_span
 from colligate.documents.reading import read_file
+
+_MARKS = ["# ", "## ", "#### ", "- ", "* ", "1. ", "12) ", "> ", "```\n", "~~~", "---", "==="]
+_BLANKS = ["    ", "\t", "  ", "\n", "\n\n", "\r\n", "\r", *"\xa0\x0c\u2028\x1c\u3000"]
+_WORDS = ["word ", "x" * 50, "é", "漢字。", "🙂 ", "title: x", "\\", "*", "_", "`", "\x00", "राम "]
+_SENTENCES = ["A sentence. ", "It is due at once! ", "No. 3 of vol. 2, Mr. A. Bee. ", "Item 1. "]
+_BLOCKS = ["|", "| a | b |\n|---|---|\n| c | d |\n", "[a]: /b", "[a](b)", "<div>", "<!--", "-->"]
+MARKDOWN = st.lists(
+    st.one_of(*map(st.sampled_from, (_MARKS, _BLANKS, _WORDS, _SENTENCES, _BLOCKS))), max_size=40
+).map("".join)
+"""Any Markdown: pieces in any order, each kind as often as the others."""
 
 
 def make(

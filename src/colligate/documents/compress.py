@@ -42,16 +42,7 @@ class CompressedPassage(Passage):
         """
         if not 0 <= start < end <= len(self.text):
             raise ValueError(f"no characters {start}-{end} in a text of {len(self.text)}")
-        return Span(self.document_id, self._source(start)[0], self._source(end - 1)[1])
-
-    def locate(self, quote: str, *, verbatim: bool = False) -> Location | None:
-        """Locate words that were shown, as `locating.locate` does."""
-        tree = flat_tree(self.document_id, len(self.text))
-        shown = Document(self.document_id, self.title, self.text, tree)
-        found = locate(quote, shown, verbatim=verbatim)
-        if found is None or not len(found.span):
-            return None
-        return replace(found, span=self.back(found.span.start, found.span.end))
+        return Span(self.document_id, self._origin(start).start, self._origin(end - 1).end)
 
     @property
     def share(self) -> float:
@@ -63,25 +54,21 @@ class CompressedPassage(Passage):
         common = (span.intersection(kept) for kept in self.kept)
         return sum(len(each) for each in common if each is not None) / max(1, len(span))
 
-    def _source(self, at: int) -> tuple[int, int]:
-        """Return the range of the document of one character of the text."""
-        last = self.span.start
-        for place, kept in self._places():
-            if at < place:  # a joining blank
-                return last, kept.start
-            if at < place + len(kept):
-                return kept.start + at - place, kept.start + at - place + 1
-            last = kept.end
-        raise AssertionError("the text is longer than what was kept")
-
-    def _places(self) -> Iterator[tuple[int, Span]]:
-        """Yield where in the text each kept stretch begins."""
-        place = 0
+    def _origin(self, at: int) -> Span:
+        """Return what one character of the text stands for: itself, or what was dropped there."""
+        place, last = 0, self.span.start
         for kept in self.kept:
             # A kept stretch never begins with a blank, so this blank joins two.
-            place += self.text[place : place + 1].isspace()
-            yield place, kept
+            if self.text[place].isspace():
+                if at == place:
+                    return Span(self.document_id, last, kept.start)
+                place += 1
+            if at < place + len(kept):
+                first = kept.start + at - place
+                return Span(self.document_id, first, first + 1)
             place += len(kept)
+            last = kept.end
+        raise AssertionError("the text is longer than what was kept")
 
 
 def locate_quote(
@@ -96,12 +83,14 @@ def locate_quote(
     """
     if not isinstance(passage, CompressedPassage):
         return locate(quote, document, within=passage.span, verbatim=verbatim)
-    location = passage.locate(quote, verbatim=verbatim)
-    if location is not None and len(location.span) <= longest:
-        around = widen_to_sentences(document, location.span, passage.span)
+    shown = Document("", "", passage.text, flat_tree("", len(passage.text)))
+    found = locate(quote, shown, verbatim=verbatim)
+    if found and len(found.span):
+        span = passage.back(found.span.start, found.span.end)
+        around = widen_to_sentences(document, span, passage.span)
         seen = set(_NUMBER.findall(visible_text(around, document, passage)))
-        if seen.issuperset(_NUMBER.findall(quote)):
-            return location
+        if len(span) <= longest and seen.issuperset(_NUMBER.findall(quote)):
+            return replace(found, span=span)
     location = locate(quote, document, within=passage.span, verbatim=verbatim)
     return location if location and passage.shown(location.span) > _MOSTLY else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -113,7 +114,7 @@ _NOT_BLANK = re.compile(r"\S")
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]*")
 
 
-class OutlineBuilder:
+class OutlineBuilder(TreeBuilder):
     """Builds a tree in one pass, from headings and blocks in their order.
 
     A node closes where the next one outside it begins, blanks trimmed. `levels` are those of all
@@ -121,9 +122,9 @@ class OutlineBuilder:
     """
 
     def __init__(self, text: str, document_id: str, levels: Sequence[int]) -> None:
+        super().__init__(document_id)
         self._text = text
-        self._builder = TreeBuilder(document_id)
-        root = self._builder.add(Kind.ROOT, 0, len(text), None)
+        root = self.add(Kind.ROOT, 0, len(text), None)
         self._open = [root]  # from the root to the latest node
         self._sections = [(0, root)]  # (level, node) of the open sections
         self._introduction: int | None = None
@@ -137,7 +138,7 @@ class OutlineBuilder:
             self._sections.pop()
         end = self._trim_end(end)
         parent = self._sections[-1][1]
-        section = self._add(
+        section = self._open_node(
             Kind.SECTION, start, parent, level=level, title=title, heading=(start, end)
         )
         self._sections.append((level, section))
@@ -145,27 +146,17 @@ class OutlineBuilder:
 
     def add_block(self, kind: Kind, start: int, *, item: int | None = None) -> int:
         """Add a block to an open list item, or to the section; return its node."""
-        return self._add(kind, start, self._find_section(start) if item is None else item)
+        return self._open_node(kind, start, self._find_section(start) if item is None else item)
 
     def build(self, structure: Structure) -> Tree:
         """Close all open nodes and return the tree."""
         self._close_to(self._open[0], len(self._text))
-        return self._builder.build(structure)
+        return super().build(structure)
 
-    def _add(
-        self,
-        kind: Kind,
-        start: int,
-        parent: int,
-        *,
-        level: int = 0,
-        title: str = "",
-        heading: tuple[int, int] | None = None,
-    ) -> int:
+    def _open_node(self, kind: Kind, start: int, parent: int, **facts: Any) -> int:
+        """Add a node that is closed later, with its level, title and heading."""
         self._close_to(parent, start)
-        node = self._builder.add(
-            kind, start, start, parent, level=level, title=title, heading=heading
-        )
+        node = self.add(kind, start, start, parent, **facts)
         self._open.append(node)
         return node
 
@@ -173,7 +164,7 @@ class OutlineBuilder:
         """Close all open nodes inside `node`."""
         end = self._trim_end(end)
         while self._open[-1] != node:
-            self._builder.close(self._open.pop(), end)
+            self.close(self._open.pop(), end)
 
     def _find_section(self, start: int) -> int:
         """Return the node of a block outside lists: the introduction or the section."""
@@ -181,7 +172,7 @@ class OutlineBuilder:
         if not self._lead:
             return section
         if self._introduction is None:
-            self._introduction = self._add(
+            self._introduction = self._open_node(
                 Kind.SECTION, start, section, level=level + 1, title=INTRODUCTION
             )
         return self._introduction
@@ -206,7 +197,7 @@ class _MarkdownTreeBuilder(OutlineBuilder):
         self._quote: int | None = None  # where a quote begins that has no node yet
         self._fresh = False  # the innermost list item is empty so far
         if body:
-            self._add(Kind.CODE, 0, self._open[0])
+            self._open_node(Kind.CODE, 0, self._open[0])
 
     def read(self, tokens: Sequence[Token]) -> None:
         """Add the blocks of all tokens."""

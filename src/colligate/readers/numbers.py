@@ -86,7 +86,9 @@ def find_missing_values(
     return list(dict.fromkeys(statement[each.start : each.end] for each in missing))
 
 
-_LONGEST_YEAR, _LONGEST_MONTH, _SHORTEST_MONTH = 365, 30, 27  # days from first to last
+_LONGEST_YEAR, _LONGEST_MONTH, _SHORTEST_MONTH = map(
+    Decimal, (365, 30, 27)
+)  # days from first to last
 
 
 class _Held:

@@ -11,7 +11,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import docx
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -22,13 +25,8 @@ from colligate.documents.reading.tables import read_separated
 from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
 
-W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-
-
-TYPES = f'<Types xmlns="{PACKAGE}/content-types"><Default Extension="xml" ContentType='
-TYPES += '"application/xml"/>{}</Types>'
 
 
 def relations(*targets: tuple[str, str, str]) -> str:
@@ -40,51 +38,21 @@ def relations(*targets: tuple[str, str, str]) -> str:
     return f'<Relationships xmlns="{PACKAGE}/relationships">{listed}</Relationships>'
 
 
-def word_paragraph(text: str, style: str = "", level: int | None = None) -> str:
-    properties = f'<w:pStyle w:val="{style}"/>' if style else ""
-    if level is not None:
-        properties += f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>'
-    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
-
-
-# As a German Word writes it: the identifiers are German, the names are not.
-STYLES = {
-    "Titel": "Title",
-    "berschrift1": "heading 1",
-    "berschrift2": "heading 2",
-    "Liste2": "List Bullet 2",
-}
-
-
-def word(*body: str) -> bytes:
-    styles = "".join(
-        f'<w:style w:type="paragraph" w:styleId="{name}"><w:name w:val="{shown}"/>'
-        + '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr>' * shown.startswith("List")
-        + "</w:style>"
-        for name, shown in STYLES.items()
-    )
-    levels = "".join(
-        f'<w:lvl w:ilvl="{i}"><w:numFmt w:val="bullet"/><w:lvlText w:val="o"/></w:lvl>'
-        for i in range(3)
-    )
-    main = (
-        '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-'
-        'officedocument.wordprocessingml.document.main+xml"/>'
-    )
-    return pack(
-        {
-            "[Content_Types].xml": TYPES.format(main),
-            "_rels/.rels": relations(("r1", "officeDocument", "word/document.xml")),
-            "word/_rels/document.xml.rels": relations(
-                ("r1", "styles", "styles.xml"), ("r2", "numbering", "numbering.xml")
-            ),
-            "word/styles.xml": f"<w:styles {W}>{styles}</w:styles>",
-            "word/numbering.xml": f'<w:numbering {W}><w:abstractNum w:abstractNumId="0">{levels}'
-            '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
-            "</w:numbering>",
-            "word/document.xml": f"<w:document {W}><w:body>{''.join(body)}</w:body></w:document>",
-        }
-    )
+def word(*paragraphs: tuple[str, str], inside: str = "", table: Sequence[str] = ()) -> bytes:
+    """A Word document of paragraphs, (style, text) each, of XML in the last, and of a row."""
+    made = docx.Document()
+    made.core_properties.title = ""
+    for style, text in paragraphs:
+        last = made.add_paragraph(text, style)
+    if inside:
+        last._p.append(parse_xml(inside))
+    if table:
+        cells = made.add_table(1, len(table)).rows[0].cells
+        for cell, text in zip(cells, table, strict=True):
+            cell.text = text
+    saved = io.BytesIO()
+    made.save(saved)
+    return saved.getvalue()
 
 
 def with_members(data: bytes, members: dict[str, str]) -> bytes:
@@ -93,45 +61,34 @@ def with_members(data: bytes, members: dict[str, str]) -> bytes:
         return pack({name: archive.read(name) for name in archive.namelist()} | members)
 
 
-def word_field(text: str) -> str:
-    run = f"<w:r><w:t>{text}</w:t></w:r>"
-    return f'<w:p><w:fldSimple w:instr=" IF 2 > 1 ">{run}</w:fldSimple></w:p>'
-
-
-WORD_TABLE = "".join(
-    f"<w:tr><w:tc>{word_paragraph(a)}</w:tc><w:tc>{word_paragraph(b)}</w:tc></w:tr>"
-    for a, b in (("Name", "Value"), ("AT&amp;T", "a|b"))
-)
-SIGNATURE = "</w:t><w:br/><w:t>".join(("Acme Ltd.", "---------------", "Director"))
+FIELD = f'<w:fldSimple {nsdecls("w")} w:instr=" IF 2 > 1 "><w:r><w:t>700</w:t></w:r></w:fldSimple>'
 MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
-EQUATION = f"<w:p><m:oMath {MATH}><m:r><m:t>x=1</m:t></m:r></m:oMath></w:p>"
+EQUATION = f"<m:oMath {MATH}><m:r><m:t>x=1</m:t></m:r></m:oMath>"
 DOCX = word(
-    word_paragraph("Overview", "berschrift1"),
-    word_paragraph("R&amp;D: 3 &lt; 5 &gt; 2, caf&#233; 正文."),
-    *(word_paragraph(f"level {level}", level=level) for level in (0, 1, 2, 0)),
-    word_paragraph("Details", "berschrift2"),
-    word_paragraph("by style", "Liste2"),
-    word_paragraph("# no heading"),
-    word_field("EUR 700 a month"),
-    f"<w:tbl>{WORD_TABLE}</w:tbl>",
+    ("Heading 1", "Overview"),
+    ("Normal", "R&D: 3 < 5 > 2, café 正文."),
+    ("List Bullet", "one"),
+    ("List Bullet 2", "deep"),
+    ("Heading 2", "Details"),
+    ("Normal", "# no heading"),
+    ("Normal", "EUR "),
+    inside=FIELD,
+    table=("AT&T", "a|b"),
 )
 DOCX_TEXT = (
-    "# Overview\n\nR&D: 3 < 5 > 2, café 正文.\n\n- level 0\n  * level 1\n    + level 2\n"
-    "- level 0\n\n## Details\n\n- * by style\n\n\\# no heading\n\nEUR 700 a month\n\n"
-    "| Name | Value |\n| --- | --- |\n| AT&T | a\\|b |\n"
+    "# Overview\n\nR&D: 3 < 5 > 2, café 正文.\n\n- one\n  * deep\n\n## Details\n\n"
+    "\\# no heading\n\nEUR 700\n\n| AT&T | a\\|b |\n| --- | --- |\n"
 )
 TITLED = word(
-    *map(
-        word_paragraph,
-        ("Annual Report", "First", "x", "Second"),
-        ("Titel", "berschrift1", "berschrift2", "berschrift1"),
-    )
+    ("Title", "Annual Report"), ("Heading 1", "First"), ("Heading 2", "x"), ("Heading 1", "Second")
 )
-SIGNED = word(word_paragraph("Lease", "berschrift1"), word_paragraph(SIGNATURE))
+SIGNED = word(("Heading 1", "Lease"), ("Normal", "Acme Ltd.\n---------------\nDirector"))
 
 
 def test_what_is_lost_of_a_docx_is_said(tmp_path: Path) -> None:
-    content = with_members(word(word_paragraph("x"), EQUATION), {"word/charts/chart1.xml": "<c/>"})
+    content = with_members(
+        word(("Normal", "x"), inside=EQUATION), {"word/charts/chart1.xml": "<c/>"}
+    )
     document = write_and_read(tmp_path / "b.docx", content)
     assert [warning.partition(": ")[2] for warning in document.warnings] == [
         "the figures of charts are not read",
@@ -332,43 +289,26 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
 
 
-URN = "urn:oasis:names:tc:opendocument:xmlns"
-
-
 def open_document(kind: str, body: str) -> bytes:
-    spaces = " ".join(
-        f'xmlns:{short}="{URN}:{name}:1.0"'
-        for short, name in (("o", "office"), ("x", "text"), ("t", "table"))
-    )
-    inside = f"<o:body><o:{kind}>{body}</o:{kind}></o:body>"
-    content = f"<o:document-content {spaces}>{inside}</o:document-content>"
+    names = ("office", "text", "table")
+    urn = "urn:oasis:names:tc:opendocument:xmlns"
+    spaces = " ".join(f'xmlns:{name}="{urn}:{name}:1.0"' for name in names)
+    inside = f"<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+    content = f"<office:document-content {spaces}>{inside}</office:document-content>"
     mimetype = f"application/vnd.oasis.opendocument.{kind}"
-    return pack({"mimetype": mimetype, "content.xml": content})
-
-
-def open_cell(text: str, repeated: str = "") -> str:
-    return f"<t:table-cell {repeated}><x:p>{text}</x:p></t:table-cell>"
-
-
-GAP, TWICE = '<t:table-cell t:number-columns-repeated="2"/>', 't:number-columns-repeated="2"'
-ODS = open_document(
-    "spreadsheet",
-    '<t:table t:name="Fees">'
-    f"<t:table-row>{open_cell('Share')}{GAP}{open_cell('12.5 %')}</t:table-row>"
-    f'<t:table-row t:number-rows-repeated="2">{GAP}</t:table-row>'
-    f'<t:table-row t:number-rows-repeated="2">{open_cell("7", TWICE)}</t:table-row>'
-    '<t:table-row t:number-rows-repeated="1048570"><t:table-cell/></t:table-row></t:table>',
-)
+    members = {"mimetype": mimetype, "content.xml": content}
+    return pack(members | {"META-INF/manifest.xml": f'<manifest xmlns="{urn}:manifest:1.0"/>'})
 
 
 ODT = open_document(
-    "text",
-    '<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T caf&#233; 正文</x:p>'
-    "<x:list><x:list-item><x:p>one</x:p>"
-    "<x:list><x:list-item><x:p>deep</x:p></x:list-item></x:list></x:list-item></x:list>"
-    '<x:h x:outline-level="2">Sub</x:h><t:table>'
-    f"<t:table-row>{open_cell('A')}</t:table-row><t:table-row>{open_cell('1')}</t:table-row>"
-    "</t:table>",
+    "text", '<text:h text:outline-level="1">Head</text:h><text:p>Caf&#233; 正文</text:p>'
+)
+ODS = open_document(
+    "spreadsheet",
+    '<table:table table:name="Fees"><table:table-row>'
+    '<table:table-cell office:value-type="string"><text:p>Share</text:p></table:table-cell>'
+    '<table:table-cell office:value-type="float" office:value="12.5"/>'
+    "</table:table-row></table:table>",
 )
 
 
@@ -568,19 +508,8 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
         ("a.txt", DOCX, "Overview", DOCX_TEXT),
         ("a.docx", TITLED, "Annual Report", "# Annual Report\n\n## First\n\n### x\n\n## Second\n"),
         ("a.docx", SIGNED, "Lease", "# Lease\n\nAcme Ltd.\n\\---------------\nDirector\n"),
-        (
-            "a.odt",
-            ODT,
-            "Head",
-            "# Head\n\nAT&T café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n",
-        ),
-        (
-            "a.ods",
-            ODS,
-            "Fees",
-            "## Fees\n\n| Share |  |  | 12.5 % |\n| --- | --- | --- | --- |\n|  |\n|  |\n"
-            "| 7 | 7 |\n| 7 | 7 |\n\n",
-        ),
+        ("a.odt", ODT, "Head", "# Head\n\nCafé 正文\n"),
+        ("a.ods", ODS, "Fees", "## Fees\n\n| Share | 12.5 |\n| --- | --- |\n"),
         (
             "a.epub",
             EPUB,
@@ -608,13 +537,6 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
             "# Head\n\ncafé text.\n",
         ),
         ("a.rst", RST, "Title", RST),
-        (
-            "a.org",
-            "#+TITLE: T\n* Head :tag:\n:ID: 1\n** Sub\n- a [[http://x.org][link]]\n"
-            "| A | B |\n|---+---|\n| 1 | 2 |\n#+begin_src c\n# x\n#+end_src\n",
-            "T",
-            "# Head\n## Sub\n- a link\n\n| A | B |\n|---|---|\n| 1 | 2 |\n\n```\n# x\n```\n",
-        ),
     ],
 )
 def test_what_a_file_becomes(
@@ -622,5 +544,5 @@ def test_what_a_file_becomes(
 ) -> None:
     document = write_and_read(tmp_path / name, content)
     assert (document.title, document.text, document.warnings) == (title, text, ())
-    headings = re.findall(r"^#+ (.*)$", text.replace("\n# x\n", "").replace("\n# no", ""), re.M)
+    headings = re.findall(r"^#+ (.*)$", text.replace("\n# no", ""), re.M)
     assert [shown for _, shown in outline(document)] == (headings or ["Title", "Section"])

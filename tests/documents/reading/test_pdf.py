@@ -20,7 +20,6 @@ from colligate.documents.reading.pdf.numbering import (
     assign_levels,
     roman_value,
     split_number,
-    to_roman,
 )
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.errors import CorruptFile, EncryptedFile, NoText
@@ -430,9 +429,8 @@ def test_levels_follow_numbers_indents_and_parts() -> None:
     assert assign_levels(indented) == [1, 2, 2, 1, 2, 3]
 
 
-@given(st.integers(min_value=1, max_value=399))
-def test_roman_numerals_there_and_back(value: int) -> None:
-    assert roman_value(to_roman(value)) == value
+def test_roman_numerals() -> None:
+    assert list(map(roman_value, ("xiv", "CCCXCIX", "IIII", ""))) == [14, 399, None, None]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))

@@ -206,8 +206,6 @@ def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
         "## History\n\n### Construction\nVisitors came from the first day on.\n## Records\n\n"
         "- Tallest coaster: Titan\n  - at 245 feet"
     )
-    assert passage.locate("came from the first day") is not None
-    assert passage.locate("Angus Wynne built it") is None
 
 
 _PIECES = st.lists(

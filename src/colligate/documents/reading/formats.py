@@ -58,8 +58,8 @@ PPTX = FileFormat(
 )
 XLSX = FileFormat(f"{_HERE}.workbooks:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(f"{_HERE}.markup:read_epub", "application/epub+zip", Container.ZIP)
-ODT = FileFormat(f"{_HERE}.office:read_odt", _ODF + "text", Container.ZIP)
-ODS = FileFormat(f"{_HERE}.workbooks:read_ods", _ODF + "spreadsheet", Container.ZIP)
+ODT = _legacy(_ODF + "text", Container.ZIP)
+ODS = _legacy(_ODF + "spreadsheet", Container.ZIP)
 XLS = _legacy("application/vnd.ms-excel")
 PNG, JPEG, TIFF = (
     FileFormat(f"{_HERE}.pdf.reader:read_picture", f"image/{kind}", Container.PICTURE)
@@ -103,7 +103,6 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (FileFormat(_SEPARATED, "text/csv"), ".csv"),
         (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
         (FileFormat(f"{_HERE}.text:read_text", "text/x-rst"), ".rst"),
-        (FileFormat(f"{_HERE}.markup:read_org", "text/x-org"), ".org"),
         (FileFormat(f"{_HERE}.markup:read_notebook", "application/x-ipynb+json"), ".ipynb"),
     )
     for suffix in suffixes.split()

@@ -6,7 +6,6 @@ lxml repairs the page, as browsers do, and html-to-markdown writes it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
@@ -19,40 +18,35 @@ from colligate.errors import CorruptFile
 
 def read_html(source: SourceFile) -> Document:
     """Read an HTML page as Markdown, without its head."""
-    page = parse_html(source, source.text)
-    metadata = {"language": page.language or "", "date": page.date, "authors": page.authors}
-    return make_document(source, page.text, title=page.title, metadata=metadata)
-
-
-@dataclass(frozen=True, slots=True)
-class HtmlPage:
-    """An HTML page: its body as Markdown, and what its head says."""
-
-    text: str
-    title: str | None
-    language: str | None
-    date: str
-    authors: str
+    text, facts = parse_html(source, source.text)
+    return make_document(source, text, title=facts.pop("title", None), metadata=facts)
 
 
 _SAVE = "save the page again"
 
 
-def parse_html(source: SourceFile, written: str) -> HtmlPage:
-    """Parse HTML as browsers do, unclosed elements included; refuse it if thousands nest."""
+def parse_html(source: SourceFile, written: str) -> tuple[str, dict[str, str]]:
+    """Return the body of HTML as Markdown, and what its head says: title, language, date, authors.
+
+    It is read as browsers do, unclosed elements included, and refused if thousands nest.
+    """
     _check_attributes(source, written)
     parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
     try:
         root = lxml_html.document_fromstring(written.encode(), parser=parser)
     except etree.ParserError:  # nothing but comments and the like
-        return HtmlPage("", None, None, "", "")
+        return "", {}
     except etree.XMLSyntaxError as error:
         raise source.error(CorruptFile, str(error), _SAVE) from error
     if any("depth" in entry.message for entry in parser.error_log):
         raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
-    title = root.findtext(".//title")
-    dates = root.xpath(_STATED_DATE)
-    authors = root.xpath("//meta[@name='author']/@content")
+    found = {
+        "title": [root.findtext(".//title") or ""],
+        "language": [root.get("lang") or ""],
+        "date": root.xpath(_STATED_DATE)[:1],
+        "authors": root.xpath("//meta[@name='author']/@content"),
+    }
+    facts = {name: "; ".join(" ".join(each.split()) for each in found[name]) for name in found}
     for head in root.findall("head"):
         root.remove(head)
     for header in root.xpath("//header[.//h1]"):  # it is the text's and not the site's
@@ -62,13 +56,7 @@ def parse_html(source: SourceFile, written: str) -> HtmlPage:
     _mark_superscripts(root)
     _flatten(root)
     page = _NOT_XML.sub(" ", etree.tostring(root, method="html", encoding="unicode"))
-    return HtmlPage(
-        write_markdown(page),
-        " ".join((title or "").split()) or None,
-        root.get("lang"),
-        str(dates[0]) if dates else "",
-        "; ".join(" ".join(each.split()) for each in authors),
-    )
+    return write_markdown(page), facts
 
 
 _EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")

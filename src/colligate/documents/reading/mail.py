@@ -55,7 +55,7 @@ def read_email(source: SourceFile) -> Document:
     subject = kept["Subject"] or source.stem
     head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
     marked_up = any(kind == "text/html" for kind, _ in parts)
-    shown = [parse_html(source, c).text if kind == "text/html" else c for kind, c in parts]
+    shown = [parse_html(source, c)[0] if kind == "text/html" else c for kind, c in parts]
     text = "\n\n".join(part for each in (head, *shown) if (part := each.strip("\n"))) + "\n"
     if marked_up:
         return make_document(source, f"# {subject}\n\n{text}", title=subject, metadata=metadata)

@@ -1,4 +1,4 @@
-"""E-books, notebooks, Org, RTF and older Microsoft formats: each becomes Markdown."""
+"""E-books, notebooks, RTF, OpenDocument and older Microsoft formats: each becomes Markdown."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import unquote
 
-from colligate.documents.document import Document, clean_text
-from colligate.documents.markdown import format_table, markdown_tree
+from colligate.documents.document import SHEETS, Document, clean_text
+from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
+from colligate.documents.reading.formats import Container
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.office import Archive, read_properties
 from colligate.documents.reading.records import parse_object
@@ -37,7 +37,8 @@ def read_epub(source: SourceFile) -> Document:
         name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
         if not (data := archive.read(name)):
             source.warn(f"{name} is missing or damaged")
-        chapters.append(parse_html(source, clean_text(decode(data)[0])).text)
+        text, _ = parse_html(source, clean_text(decode(data)[0]))
+        chapters.append(text)
     found = package.find("{*}metadata")
     metadata = read_properties(found) if found is not None else {}
     return make_document(source, "\n\n".join(chapters), metadata=metadata)
@@ -72,52 +73,17 @@ def _fence(code: str) -> str:
     return f"{'`' * (longest + 1)}\n{code}\n{'`' * (longest + 1)}"
 
 
-# Org
+# DOC, XLS, PPT, MSG, RTF, ODT, ODS
 
-_ORG_HEADING = re.compile(r"^(\*{1,6}) +(.*?)(?:[ \t]+:[\w@:]+:)?[ \t]*$", re.MULTILINE)
-_ORG_CODE = re.compile(
-    r"^[ \t]*#\+begin_(?:src|example)\b.*\n((?:.*\n)*?)[ \t]*#\+end_(?:src|example)\b.*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_ORG_FACT = re.compile(r"^#\+(title|author|date):[ \t]*(.*)\n", re.MULTILINE | re.IGNORECASE)
-_ORG_SETTING = re.compile(r"^[ \t]*(?:#\+|# |:\w+:).*\n", re.MULTILINE)
-_ORG_TABLE = re.compile(r"^(?:[ \t]*\|.*(?:\n|\Z))+", re.MULTILINE)
-_ORG_LINK = re.compile(r"\[\[([^]\n]+)\](?:\[([^]\n]+)\])?\]")
-
-
-def read_org(source: SourceFile) -> Document:
-    """Read an Org file: its headings, lists, tables and code are written as Markdown has them."""
-    facts = {name.lower(): value.strip() for name, value in _ORG_FACT.findall(source.text)}
-    parts = _ORG_CODE.split(source.text)  # text and code by turns
-    texts = map(_write_org, parts[::2])
-    code = (_fence(each.rstrip("\n")) for each in parts[1::2])
-    text = "".join(chain.from_iterable(zip_longest(texts, code, fillvalue="")))
-    facts["authors"] = facts.pop("author", "")
-    return make_document(source, text, metadata=facts)
-
-
-def _write_org(text: str) -> str:
-    text = _ORG_TABLE.sub(_write_org_table, _ORG_SETTING.sub("", text))
-    text = _ORG_LINK.sub(lambda link: link[2] or link[1], text)
-    return _ORG_HEADING.sub(lambda found: f"{'#' * len(found[1])} {found[2]}", text)
-
-
-def _write_org_table(found: re.Match[str]) -> str:
-    lines = (line.strip() for line in found[0].splitlines())
-    rows = [line.strip("|").split("|") for line in lines if not line.startswith("|-")]
-    return f"\n{format_table([[cell.strip() for cell in row] for row in rows])}\n\n"
-
-
-# DOC, XLS, PPT, MSG, RTF
-
-_SHEETS = "application/vnd.ms-excel"
 _FACTS = ("title", "subject", "authors", "created_at", "modified_at", "language")
 
 
 def read_legacy(source: SourceFile) -> Document:
-    """Read RTF, or a file of an older Microsoft program, by xberg."""
+    """Read RTF, OpenDocument, or a file of an older Microsoft program, by xberg."""
     import xberg
 
+    if source.format.container is Container.ZIP:
+        Archive(source)  # it must be within the limits
     given = xberg.ExtractInput(kind="bytes", bytes=source.data, mime_type=source.format.media_type)
     config = xberg.ExtractionConfig(
         use_cache=False,
@@ -136,5 +102,5 @@ def read_legacy(source: SourceFile) -> Document:
     facts = {name: getattr(found.metadata, name) or "" for name in _FACTS}
     facts["authors"] = ", ".join(facts["authors"])
     metadata = {name: str(value) for name, value in facts.items()}
-    tree = table_tree if source.format.media_type == _SHEETS else markdown_tree
+    tree = table_tree if source.format.media_type in SHEETS else markdown_tree
     return make_document(source, found.content, tree=tree, metadata=metadata)

@@ -1,6 +1,6 @@
-"""Word documents, presentations and OpenDocument texts: each becomes HTML first.
+"""Word documents and presentations: each becomes HTML first.
 
-mammoth turns DOCX into HTML. In PPTX and ODT the elements of text are given the names that HTML has
+mammoth turns DOCX into HTML. In PPTX the elements of text are given the names that HTML has
 for them.
 """
 
@@ -12,7 +12,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from lxml import etree  # type: ignore[import-untyped]
@@ -112,11 +112,9 @@ class Archive:
 _PROPERTIES = {
     "title": "title",
     "creator": "authors",
-    "initial-creator": "authors",
     "subject": "subject",
     "language": "language",
     "created": "created_at",
-    "creation-date": "created_at",
     "date": "modified_at",
     "modified": "modified_at",
 }
@@ -185,7 +183,7 @@ def read_docx(source: SourceFile) -> Document:
     if any(message.message.endswith(("oMath", "oMathPara")) for message in converted.messages):
         source.warn("equations are not read")
     metadata = read_properties(archive.parse(CORE))
-    text = parse_html(source, converted.value).text
+    text, _ = parse_html(source, converted.value)
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
         first, line_end, rest = text.partition("\n")
@@ -206,29 +204,11 @@ def _without_fields(archive: Archive) -> io.BytesIO:
     return written
 
 
-# Elements of other formats as HTML's
-
-_Names = Mapping[str, str]
-
-
-def _to_html(root: etree._Element, names: _Names, dropped: Iterable[str]) -> str:
-    """Return an element as HTML: `names` has the new names; what is neither there nor dropped
-    keeps its text alone."""
-    etree.strip_elements(root, *(f"{{*}}{name}" for name in dropped), with_tail=False)
-    for element in root.iter(etree.Element):
-        element.tag = names.get(etree.QName(element).localname, "span")
-        for name in set(element.keys()) - {"colspan", "rowspan", "href"}:
-            del element.attrib[name]
-    etree.cleanup_namespaces(root)
-    written: str = etree.tostring(root, method="html", encoding="unicode", with_tail=False)
-    return written
-
-
 # PPTX: one section and one page for each slide, in the order they are shown.
 
 _SLIDE = {"sp": "div", "p": "p", "br": "br", "tbl": "table", "tr": "tr", "tc": "td"}
 _SLIDE |= {name: name for name in ("h2", "ul", "ol", "li")} | {"graphicFrame": "div", "pic": "div"}
-_NOT_SHOWN = ("fld", "extLst", "Fallback", "tblPr", "tblGrid", "style", "txPr", "oleObj")
+_NOT_SHOWN = "{*}fld {*}extLst {*}Fallback {*}tblPr {*}tblGrid {*}style {*}txPr {*}oleObj".split()
 _TITLES = ("title", "ctrTitle")
 _SLIDE_PART = re.compile(r"ppt/slides/slide(\d+)\.xml\Z")
 
@@ -245,7 +225,8 @@ def read_pptx(source: SourceFile) -> Document:
     text, pages = "", []
     for number, name in enumerate((each for each in order if each in slides), start=1):
         start = len(text)
-        content = parse_html(source, _write_slide(archive.parse(name))).text.strip("\n")
+        content, _ = parse_html(source, _write_slide(archive.parse(name)))
+        content = content.strip("\n")
         text += content if content.startswith("## ") else f"## Slide {number}\n\n{content}"
         text += "\n\n"
         pages.append(Page(number, start, len(text)))
@@ -254,6 +235,7 @@ def read_pptx(source: SourceFile) -> Document:
 
 
 def _write_slide(slide: etree._Element) -> str:
+    """Return a slide as HTML, its title first."""
     tree = slide.find(".//{*}spTree")
     if tree is None:
         return ""
@@ -273,7 +255,14 @@ def _write_slide(slide: etree._Element) -> str:
     for picture in tree.findall(".//{*}pic"):
         described = picture.find("./{*}nvPicPr/{*}cNvPr")
         picture.text = described.get("descr", "") if described is not None else ""
-    return _to_html(tree, _SLIDE, _NOT_SHOWN)
+    etree.strip_elements(tree, *_NOT_SHOWN, with_tail=False)
+    for element in tree.iter(etree.Element):
+        # What HTML has no name for keeps its text alone.
+        element.tag = _SLIDE.get(etree.QName(element).localname, "span")
+        element.attrib.clear()
+    etree.cleanup_namespaces(tree)
+    written: str = etree.tostring(tree, method="html", encoding="unicode", with_tail=False)
+    return written
 
 
 _BULLETS = "*[local-name()='buChar' or local-name()='buAutoNum']"
@@ -299,59 +288,3 @@ def _nest_items(shape: etree._Element) -> None:
             opened.append(etree.SubElement(above[-1] if len(above) else above, kind))
         line.tag = "li"
         opened[-1].append(line)
-
-
-# ODT
-
-_ODT = {"p": "p", "list": "ul", "list-item": "li", "list-header": "li", "a": "a"}
-_ODT |= {"table": "table", "table-row": "tr", "table-cell": "td", "covered-table-cell": "td"}
-_ODT |= {"line-break": "br", "section": "div", "text-box": "div", "text": "div", "sup": "sup"}
-_ODT |= {f"h{level}": f"h{level}" for level in range(1, 7)}
-_ODT_DROPPED = "tracked-changes annotation annotation-end hidden-text hidden-paragraph forms desc"
-_ODT_DROPPED += " note sequence-decls variable-decls user-field-decls title"
-_DEEPEST_HEADING = 6
-
-
-def read_odt(source: SourceFile) -> Document:
-    """Read an OpenDocument text: headings, lists, tables, and its notes at its end."""
-    archive = Archive(source)
-    body = archive.require("content.xml").find(".//{*}body/{*}text")
-    written = ""
-    if body is not None:
-        notes = list(_mark_notes(body))
-        _spell_out(body, archive)
-        written = _to_html(body, _ODT, _ODT_DROPPED.split())
-        written += "".join(_to_html(note, _ODT, _ODT_DROPPED.split()) for note in notes)
-    metadata = read_properties(archive.parse("meta.xml"))
-    return make_document(source, parse_html(source, written).text, metadata=metadata)
-
-
-def _mark_notes(body: etree._Element) -> Iterator[etree._Element]:
-    """Yield the texts of footnotes and endnotes; their numbers stay in the text."""
-    for note in body.findall(".//{*}note"):
-        number = f"[{note.findtext('{*}note-citation') or '*'}]"
-        note.addprevious(mark := etree.Element("sup"))
-        mark.text, mark.tail, note.tail = number, note.tail, ""
-        if (content := note.find("{*}note-body")) is not None:
-            first = content[0] if len(content) else content
-            first.text = f"{number} {first.text or ''}"
-            yield content
-
-
-_SPACES = {"s": " ", "tab": "\t"}
-
-
-def _spell_out(body: etree._Element, archive: Archive) -> None:
-    """Write blanks, levels of headings and formulas, which are elements of their own, as text."""
-    for element in body.iter("{*}s", "{*}tab"):
-        element.text = _SPACES[etree.QName(element).localname]
-    for line in body.iterfind(".//{*}list-item/{*}p[1]"):
-        line.tag = "span"  # else each item is a paragraph apart
-    for heading in body.iter("{*}h"):
-        level = heading.xpath("string(@*[local-name()='outline-level'])")
-        heading.tag = f"h{min(int(level) if level.isdigit() else 1, _DEEPEST_HEADING)}"
-    for shown in body.iter("{*}object"):
-        place = shown.xpath("string(@*[local-name()='href'])").removeprefix("./")
-        formula = archive.parse(f"{place}/content.xml")
-        if etree.QName(formula).localname == "math":
-            shown.text = formula.xpath("string(.//*[local-name()='annotation'])")

@@ -10,12 +10,11 @@ number, where each may hold several paragraphs, as in many licences.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import OutlineBuilder
@@ -162,15 +161,8 @@ def _find_headings(text: str, blocks: Sequence[_Block]) -> list[tuple[_Candidate
     ends = sorted(line.indent + len(line.text) for block in blocks[:2000] for line in block)
     width = min(_WIDEST, ends[int(0.95 * (len(ends) - 1))]) if ends else 0
     found = [c for i, block in enumerate(blocks) for c in _find_candidates(text, block, i, width)]
-    kept = _drop_unsure_numbers(found, len(blocks))
+    kept = _drop_unsure_numbers(found, blocks)
     return list(_assign_levels(kept)) if len(kept) >= _FEWEST else []
-
-
-class _Style(Enum):
-    RULED = "ruled"
-    ALONE = "alone"  # centred, in capitals, or with a keyword
-    NUMBERED = "numbered"
-    PARAGRAPH = "paragraph"  # a numbered paragraph without a title
 
 
 _Number = tuple[int, ...]
@@ -178,46 +170,42 @@ _Number = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A heading, perhaps: underlined by a `rule`, or with a `number`, or on its own.
+
+    What has a number and is not `titled` is a numbered paragraph.
+    """
+
     block: int
     start: int
     end: int
     title: str
-    style: _Style
     number: _Number = ()
+    titled: bool = True
     rule: str = ""
-    closes: bool = True  # it is the end of its block
 
 
 _NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\S)")
 
 
 def _find_candidates(text: str, block: _Block, index: int, width: int) -> Iterator[_Candidate]:
-    at = 0
-    while at < len(block):
-        line, below = block[at], block[at + 1] if at + 1 < len(block) else None
-        if below is not None and _is_ruled(line, below):
-            match = _NUMBER.match(line.text)
-            yield _Candidate(
-                index,
-                line.start,
-                below.end,
-                line.text,
-                _Style.NUMBERED if match else _Style.RULED,
-                _parse_number(match) if match else (),
-                below.text[0],
-                closes=at + 2 == len(block),
-            )
-            at += 2
+    reached = 0
+    for at, (line, below) in enumerate(zip_longest(block, block[1:])):
+        found = None
+        if line.start < reached:  # the heading before goes on here
             continue
-        if at == 0 and (first := _read_first_line(text, block, index, width)):
-            yield first
-            while at + 1 < len(block) and block[at + 1].start < first.end:
-                at += 1  # its title goes on there, so no other heading begins there
-        at += 1
+        if below is not None and _is_ruled(line, below):
+            number = _parse_number(_NUMBER.match(line.text))
+            rule = below.text[0]
+            found = _Candidate(index, line.start, below.end, line.text, number, rule=rule)
+        elif at == 0:
+            found = _read_first_line(text, block, index, width)
+        if found is not None:
+            yield found
+            reached = found.end
 
 
-def _parse_number(match: re.Match[str]) -> _Number:
-    return tuple(map(int, match[1].split(".")))
+def _parse_number(match: re.Match[str] | None) -> _Number:
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 _MOST_LINES = 3
@@ -249,7 +237,7 @@ def _read_first_line(text: str, block: _Block, index: int, width: int) -> _Candi
         or (_is_capitals(whole) and not whole.endswith("."))
         or (len(block) == 1 and _KEYWORD.match(whole))
     )
-    return _Candidate(index, block[0].start, block[-1].end, whole, _Style.ALONE) if alone else None
+    return _Candidate(index, block[0].start, block[-1].end, whole) if alone else None
 
 
 _RUN_IN = re.compile(r"([^.]{3,80}?)\.(?=\s|$)")
@@ -262,53 +250,42 @@ def _read_numbered(
     rest = first.text[match.end() :]
     if len(number) == 1 and match[2] is None and not _is_capitals(rest):
         return None  # "12 people came": a bare number needs a mark, or a title in capitals
-    single = len(block) == 1
-    if (
-        (single or (_ends_early(block, width) and _is_title(rest)))
-        and _is_short(first.text)
-        and not first.text.endswith((",", ";"))
-    ):
-        title = first.text
-        return _Candidate(
-            index, first.start, first.end, title, _Style.NUMBERED, number, closes=single
-        )
+    on_its_own = len(block) == 1 or (_ends_early(block, width) and _is_title(rest))
+    if on_its_own and _is_short(first.text) and not first.text.endswith((",", ";")):
+        return _Candidate(index, first.start, first.end, first.text, number)
     run_in = _RUN_IN.match(text, first.start + match.end(), block[-1].end)
     if run_in is not None and _is_title(run_in[1]):
-        end = run_in.end()
-        title = " ".join(text[first.start : end].split())
-        closes = end == block[-1].end
-        return _Candidate(index, first.start, end, title, _Style.NUMBERED, number, closes=closes)
+        title = " ".join(text[first.start : run_in.end()].split())
+        return _Candidate(index, first.start, run_in.end(), title, number)
     title = match[0].rstrip()
-    end = first.start + len(title)
-    return _Candidate(index, first.start, end, title, _Style.PARAGRAPH, number, closes=False)
+    return _Candidate(index, first.start, first.start + len(title), title, number, titled=False)
 
 
-def _drop_unsure_numbers(found: Sequence[_Candidate], block_count: int) -> list[_Candidate]:
+def _drop_unsure_numbers(found: Sequence[_Candidate], blocks: Sequence[_Block]) -> list[_Candidate]:
     """Leave out numbers that do not ascend, and numbered lines that are a list.
 
     At least half of the numbered titles of one depth must be followed by text: run-in text or
     paragraphs that are not the next number. At least three numbered paragraphs are needed, and a
     third of them must continue in further paragraphs.
     """
-    ascending = _select_ascending([c for c in found if c.number])
-    heads: dict[tuple[_Style, int], list[bool]] = {}
-    in_sequence = set(ascending)
-    ends = [c.block for c in found if c.style is not _Style.PARAGRAPH or c in in_sequence]
-    following = dict(pairwise([*ends, block_count]))
+    ascending = set(_select_ascending([c for c in found if c.number]))
+    ends = [c.block for c in found if c.titled or c in ascending]
+    following = dict(pairwise([*ends, len(blocks)]))
+    goes_on: dict[tuple[bool, int], list[bool]] = defaultdict(list)
     for c in ascending:
-        more_blocks = following.get(c.block, block_count) > c.block + 1
-        more = more_blocks if c.style is _Style.PARAGRAPH else more_blocks or not c.closes
-        heads.setdefault((c.style, len(c.number)), []).append(more)
+        more = following.get(c.block, len(blocks)) > c.block + 1
+        more = more or (c.titled and c.end < blocks[c.block][-1].end)
+        goes_on[c.titled, len(c.number)].append(more)
     # A numbered title directly above its subsections is followed by those.
     deepest = max((len(c.number) for c in ascending), default=0)
     sure = {
-        (style, depth)
-        for (style, depth), more in heads.items()
-        if (style is _Style.NUMBERED and (2 * sum(more) >= len(more) or depth < deepest))
-        or (style is _Style.PARAGRAPH and len(more) >= 3 and 3 * sum(more) >= len(more))
+        (titled, depth)
+        for (titled, depth), more in goes_on.items()
+        if (titled and (2 * sum(more) >= len(more) or depth < deepest))
+        or (not titled and len(more) >= 3 and 3 * sum(more) >= len(more))
     }
-    sure_ones = {c for c in ascending if (c.style, len(c.number)) in sure}
-    return [c for c in found if not c.number or c in sure_ones]
+    kept = {c for c in ascending if (c.titled, len(c.number)) in sure}
+    return [c for c in found if not c.number or c in kept]
 
 
 def _select_ascending(numbered: Sequence[_Candidate]) -> list[_Candidate]:
@@ -350,7 +327,7 @@ def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int
             level = base + len(c.number)
         elif i == 0 and titled:
             level = 1
-        elif c.style is _Style.RULED:
+        elif c.rule:
             if c.rule not in rules and not (titled and c.rule == kept[0].rule):
                 rules.append(c.rule)
             level = top + (rules.index(c.rule) if c.rule in rules else 0)

@@ -1,4 +1,4 @@
-"""Workbooks (XLSX, ODS): one section a sheet, with its table.
+"""Workbooks (XLSX): one section a sheet, with its table.
 
 Only cells with text are kept, so a value in the last cell of a sheet costs nothing. Libraries hold
 the whole range of a sheet in memory, or do not tell 12.5% from 0.125.
@@ -176,43 +176,3 @@ def _join_text(element: etree._Element) -> str:
         for each in element.iter("{*}t")
         if etree.QName(each.getparent()).localname != "rPh"
     )
-
-
-# ODS
-
-
-def read_ods(source: SourceFile) -> Document:
-    """Read an OpenDocument workbook: its cells as they are shown."""
-    archive = Archive(source)
-    tables = archive.require("content.xml").iterfind(".//{*}body/{*}spreadsheet/{*}table")
-    text = "".join(
-        _write_sheet(each.xpath("string(@*[local-name()='name'])"), _iter_ods_rows(each))
-        for each in tables
-    )
-    metadata = read_properties(archive.parse("meta.xml"))
-    return make_document(source, text, tree=table_tree, metadata=metadata)
-
-
-_REPEATED = "string(@*[local-name()='number-{}-repeated'])"
-
-
-def _iter_ods_rows(table: etree._Element) -> _Rows:
-    number = 0
-    for row in table.iter("{*}table-row"):
-        cells: dict[int, str] = {}
-        column = 0
-        for cell in row.iterchildren("{*}table-cell", "{*}covered-table-cell"):
-            count = _count(cell, "columns")
-            text = "\n".join("".join(line.itertext()) for line in cell.iterfind("{*}p"))
-            if text.strip():
-                cells.update({column + at: text for at in range(min(count, _WIDEST_GAP))})
-            column += count
-        count = _count(row, "rows")
-        for at in range(min(count, _WIDEST_GAP) if cells else 0):
-            yield number + at, cells
-        number += count
-
-
-def _count(element: etree._Element, what: str) -> int:
-    stated = element.xpath(_REPEATED.format(what))
-    return int(stated) if stated.isdigit() else 1

@@ -110,8 +110,7 @@ async def read_boxes(
     if start >= end:
         return []
     quote, share = document.text[start:end], (start - page.start) / (page.end - page.start)
-    languages = document.metadata.get("ocr", "")
-    find = partial(find_boxes, number=number, quote=quote, share=share, languages=languages)
+    find = partial(find_boxes, number=number, quote=quote, share=share)
     boxes: list[Box] = await server.view_file(name, document, find)
     return boxes
 

@@ -6,10 +6,9 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from liteparse import TextItem
 from rapidfuzz import fuzz
 
 from colligate.documents.reading.pdf.layout import (
@@ -32,12 +31,13 @@ from colligate.documents.tree import Basis
 
 @dataclass(slots=True, eq=False)
 class ContentsEntry:
-    """An entry of the contents list: a title, the page number printed with it, and its level."""
+    """A row of the contents list: a title, the page number printed with it, and its level."""
 
+    line: PdfLine
     title: str
-    printed: str
-    level: int
-    page: int  # of the contents list itself, counted from 0
+    printed: str = ""  # nothing if the row names no page
+    leader: bool = False
+    level: int = 0
 
 
 @dataclass(slots=True)
@@ -46,15 +46,6 @@ class ContentsList:
 
     entries: list[ContentsEntry]
     bands: dict[int, list[tuple[float, float]]]
-
-
-@dataclass(slots=True)
-class _Row:
-    line: PdfLine
-    title: str
-    printed: str  # "" if the row names no page
-    leader: bool
-    indent: float
 
 
 _OTHER_LIST = re.compile(
@@ -67,11 +58,11 @@ _SEARCHED = 40  # pages at the front of a document
 
 def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
     """Find the contents list near the front of a document; without one there are no entries."""
-    rows: list[_Row] = []
+    rows: list[ContentsEntry] = []
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     open_ = other = False
     for i, page in enumerate(pages[:_SEARCHED]):
-        found = [_read_row(*row) for row in zip(page.rows, page.cells, strict=True)]
+        found = list(map(_read_row, page.rows))
         begins = next((n for n, row in enumerate(found) if _is_contents_title(row.title)), None)
         paged = [row for row in found if row.printed]
         leaders = sum(row.leader for row in paged)
@@ -115,12 +106,12 @@ _ENDING = re.compile(
 )
 
 
-def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
+def _read_row(line: PdfLine) -> ContentsEntry:
     text = line.text
     match = _ENDING.match(text)
     if match and _LEADER.search(match["leader"] + " ") and match["leader"].strip():
         title, printed, leader = match["title"], match["page"], True
-    elif match and _is_set_apart(cells, match["page"]):
+    elif match and _is_set_apart(line, match["page"]):
         title, printed, leader = match["title"], match["page"], False
     else:
         title, printed, leader = text, "", False
@@ -128,21 +119,19 @@ def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
-    return _Row(line, title, printed, leader, line.x)
+    return ContentsEntry(line, title, printed, leader)
 
 
 _GAP = 8.0  # points between an entry's title and its page number where no dots lead to it
 
 
-def _is_set_apart(cells: Sequence[TextItem], printed: str) -> bool:
+def _is_set_apart(line: PdfLine, printed: str) -> bool:
     """Report whether the page number has a cell of its own, away from the title."""
-    if len(cells) < 2 or cells[-1].text.strip(" .") != printed:
-        return False
-    before = cells[-2]
-    return bool(cells[-1].x - (before.x + before.width) > _GAP)
+    last = line.items[-1].text.strip(" .") if line.gaps else ""
+    return last == printed and line.gaps[-1] > _GAP
 
 
-def _is_ascending(rows: Sequence[_Row]) -> bool:
+def _is_ascending(rows: Sequence[ContentsEntry]) -> bool:
     values = [v for row in rows if (v := _parse_page(row.printed)) is not None]
     falls = sum(b < a for a, b in pairwise(values))
     return falls <= max(1, 0.2 * len(values))
@@ -153,6 +142,7 @@ def _parse_page(printed: str) -> int | None:
     return int(printed) if printed.isdigit() else roman_value(printed)
 
 
+_LONGEST_KEY = 150  # characters of a line that may be a title
 _BACK_AND_FRONT = frozenset(
     "abstract acknowledgements acknowledgments afterword bibliography colophon conclusion"
     " conclusions foreword glossary index introduction notation notations preamble preface prologue"
@@ -162,52 +152,53 @@ _BACK_AND_FRONT = frozenset(
 )
 
 
-def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
-    found: list[tuple[_Row, str, str]] = []
-    waiting: list[_Row] = []  # rows without a page number: parts, or titles that are wrapped
+def _make_entries(rows: Sequence[ContentsEntry]) -> list[ContentsEntry]:
+    """Return the rows that are entries, with their levels."""
+    found: list[ContentsEntry] = []
+    waiting: list[ContentsEntry] = []  # without a page number: parts, or titles that are wrapped
     for row in rows:
         if not row.printed:
             waiting.append(row)
             continue
         before, waiting = waiting, []
-        title = row.title
-        number, _ = split_number(title)
         if before:
             last = before[-1]
             numbered, rest = split_number(last.title)
             near = row.line.y - last.line.y < 3 * row.line.height
-            if number is None and near and rest and (numbered or len(last.title) > 30):
+            wrapped = near and rest and (numbered or len(last.title) > 30)
+            if wrapped and split_number(row.title)[0] is None:
                 before.pop()
-                title = f"{last.title} {title}"
-                row = _Row(last.line, title, row.printed, row.leader, last.indent)
+                row = replace(row, line=last.line, title=f"{last.title} {row.title}")
         for early in before:
             part, _ = split_number(early.title)
             if part is not None and part.rank is not None and len(early.title) < 120:
-                found.append((early, early.title, ""))
-        found.append((row, title, row.printed))
-    ranked = assign_levels(
+                found.append(early)
+        found.append(row)
+    levels = assign_levels(
         ListedHeading(
-            split_number(title)[0],
-            indent=row.indent,
+            split_number(row.title)[0],
+            indent=row.line.x,
             strong=row.line.bold,
-            matter=title_key(title) in _BACK_AND_FRONT,
+            matter=title_key(row.title) in _BACK_AND_FRONT,
         )
-        for row, title, _ in found
+        for row in found
     )
-    return [
-        ContentsEntry(title, printed, level, row.line.page)
-        for (row, title, printed), level in zip(found, ranked, strict=True)
-    ]
+    return [replace(row, level=level) for row, level in zip(found, levels, strict=True)]
 
 
 def find_target_pages(
-    entries: Sequence[ContentsEntry], places: Mapping[str, Sequence[int]], page_count: int
-) -> list[int | None]:
-    """Return the page (from 0) that each entry points to, None if unknown.
+    entries: Sequence[ContentsEntry], by_page: Sequence[Sequence[PlacedLine]]
+) -> list[WantedTitle]:
+    """Return the titles of a contents list with the pages that they point to, where known.
 
     Printed numbers and pages have one constant difference, Roman numerals their own: the one that
-    puts most titles on a page with such a line (`places`: pages by title key).
+    puts most titles on a page with such a line.
     """
+    places: dict[str, list[int]] = defaultdict(list)
+    for i, here in enumerate(by_page):
+        for place in here:
+            if len(place.key) < _LONGEST_KEY:
+                places[place.key].append(i)
     found: dict[str, int] = {}
     for arabic in (False, True):
         chosen = [e for e in entries if e.printed and e.printed.isdigit() is arabic]
@@ -217,11 +208,11 @@ def find_target_pages(
             for entry in chosen
             if entry.printed in values
             for page in places.get(title_key(entry.title), ())
-            if page != entry.page
+            if page != entry.line.page
         )
         offset = votes.most_common(1)[0][0] if votes else -1
-        found |= {p: v + offset for p, v in values.items() if 0 <= v + offset < page_count}
-    return [found.get(entry.printed) for entry in entries]
+        found |= {p: v + offset for p, v in values.items() if 0 <= v + offset < len(by_page)}
+    return [WantedTitle(each.title, each.level, found.get(each.printed)) for each in entries]
 
 
 # Find the lines that carry listed titles.
@@ -232,16 +223,12 @@ class PlacedLine:
     """A line in its block, with the keys that are compared with titles."""
 
     block: PdfBlock
-    index: int
     line: PdfLine
     key: str
     number: HeadingNumber | None
     bare: str  # the key without the number
     order: int  # in reading order, through the document
-
-    @property
-    def first(self) -> bool:
-        return self.index == 0
+    first: bool  # of its block
 
 
 @dataclass(slots=True, eq=False)
@@ -281,11 +268,8 @@ def find_lines(
                 if any(low <= middle <= high for low, high in bands):
                     continue
                 number, rest = split_number(line.text)
-                here.append(
-                    PlacedLine(
-                        block, index, line, title_key(line.text), number, title_key(rest), order
-                    )
-                )
+                keys = title_key(line.text), number, title_key(rest)
+                here.append(PlacedLine(block, line, *keys, order, first=not index))
         found.append(here)
     return found
 

@@ -180,7 +180,7 @@ def _make_block(item: _Item, text: str, page: int, depth: int) -> PdfBlock | Non
 
 
 def _make_line(text: str, page: int, size: float) -> PdfLine:
-    return PdfLine(page - 1, text, 0.0, 0.0, 0.0, 0.0, size, bold=False, italic=False)
+    return PdfLine(page - 1, text, size=size)
 
 
 def _list_rows(grid: Sequence[Sequence[_Item]]) -> list[list[str]]:

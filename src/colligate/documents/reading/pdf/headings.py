@@ -65,16 +65,7 @@ def _find_anchors(
         located = find_titles(outline, by_page, Basis.OUTLINE)
         best = (located, len(located) / len(outline), Basis.OUTLINE)
     if contents.entries:
-        places: dict[str, list[int]] = defaultdict(list)
-        for i, here in enumerate(by_page):
-            for place in here:
-                if len(place.key) < 150:
-                    places[place.key].append(i)
-        targets = find_target_pages(contents.entries, places, len(by_page))
-        wanted = [
-            WantedTitle(entry.title, entry.level, target)
-            for entry, target in zip(contents.entries, targets, strict=True)
-        ]
+        wanted = find_target_pages(contents.entries, by_page)
         located = find_titles(wanted, by_page, Basis.CONTENTS)
         share = len(located) / len(wanted)
         enough = len(located) >= 3 and share >= 0.4
@@ -194,10 +185,10 @@ def _find_tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
     """Return where rows of several short cells are, such as heads of tables: (page, height)."""
     found: set[tuple[int, int]] = set()
     for i, page in enumerate(pages):
-        for row, cells in zip(page.rows, page.cells, strict=True):
-            wide = sum(b.x - (a.x + a.width) > 1.8 * row.size for a, b in pairwise(cells))
-            short = sum(len(cell.text) < 30 for cell in cells)
-            if wide > 1 or (wide == 1 and short == len(cells) and not split_number(row.text)[0]):
+        for row in page.rows:
+            wide = sum(gap > 1.8 * row.size for gap in row.gaps)
+            short = all(len(item.text) < 30 for item in row.items)
+            if wide > 1 or (wide == 1 and short and not split_number(row.text)[0]):
                 found.update((i, round(row.y + row.height / 2) + d) for d in (-2, -1, 0, 1, 2))
     return found
 

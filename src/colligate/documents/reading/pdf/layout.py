@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from liteparse import LayoutBlock, ParsedPage, TextItem
 
@@ -27,15 +28,21 @@ class PdfLine:
 
     page: int
     text: str
-    x: float
-    y: float
-    width: float
-    height: float
-    size: float
-    bold: bool
-    italic: bool
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+    size: float = 0.0
+    bold: bool = False
+    italic: bool = False
     mono: bool = False
     joined: bool = False  # the next line continues its last word
+    items: Sequence[TextItem] = ()  # from left to right
+
+    @property
+    def gaps(self) -> list[float]:
+        """The widths of the spaces between its items."""
+        return [b.x - (a.x + a.width) for a, b in pairwise(self.items)]
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +71,11 @@ class PageLayout:
     height: float
     blocks: list[PdfBlock] = field(default_factory=list)
     rows: list[PdfLine] = field(default_factory=list)
-    cells: list[list[TextItem]] = field(default_factory=list)  # the items of each row
+
+    def find_rows(self, items: Iterable[TextItem]) -> set[int]:
+        """Return the rows that hold one of these items."""
+        inside = set(map(id, items))
+        return {n for n, row in enumerate(self.rows) if not inside.isdisjoint(map(id, row.items))}
 
 
 def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
@@ -112,17 +123,16 @@ def _build_page(page: ParsedPage) -> PageLayout:
     number = page.page_num - 1
     label = clean_line(page.page_label) if page.page_label else None
     found = PageLayout(page.page_num, label or None, page.width, page.height)
-    for cells in _group_rows(upright):
-        found.cells.append(cells)
-        found.rows.append(_build_line(number, cells))
+    found.rows = [_build_line(number, row) for row in _group_rows(upright)]
     tops = [item.y for item in items]
-    used: set[int] = set()
+    used: list[TextItem] = []
     for block in page.blocks or ():
         inside = _find_inside(block, items, tops)
-        used.update(map(id, inside))
+        used += inside
         found.blocks.append(_build_block(number, block, inside))
-    for cells, row in zip(found.cells, found.rows, strict=True):
-        if used.isdisjoint(map(id, cells)):
+    in_blocks = found.find_rows(used)
+    for n, row in enumerate(found.rows):
+        if n not in in_blocks:
             _insert_chrome(found.blocks, row)
     return found
 
@@ -188,6 +198,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
         mono=bool(_MONO.search(main.font_name or "")),
+        items=row,
     )
 
 
@@ -243,8 +254,8 @@ def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> li
     if items:
         return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
-    x, y, width, height = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
-    return [PdfLine(page, _strip_marks(text), x, y, width, height, 0.0, bold=False, italic=False)]
+    place = (box.x, box.y, box.width, box.height) if box else ()
+    return [PdfLine(page, _strip_marks(text), *place)]
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
@@ -355,23 +366,21 @@ def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[Pd
     return [*chrome, block] if block.lines else chrome
 
 
+_Chain = tuple[tuple[int, int], Any]
+"""A pair, and the chain that it continues, None at the first."""
+
+
 def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return a longest selection of pairs in which both members rise strictly."""
-    ordered = sorted(pairs, key=lambda p: (p[0], -p[1]))
-    ends: list[int] = []  # the smallest last value of a selection of each length
-    at: list[int] = []  # and which pair that is
-    before: list[int | None] = []
-    for i, (_, value) in enumerate(ordered):
-        place = bisect_left(ends, value)
-        before.append(at[place - 1] if place else None)
-        if place == len(ends):
-            ends.append(value)
-            at.append(i)
-        else:
-            ends[place], at[place] = value, i
+    ends: list[int] = []  # the smallest last value of a chain of each length
+    chains: list[_Chain] = []
+    for pair in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
+        at = bisect_left(ends, pair[1])
+        ends[at : at + 1] = [pair[1]]
+        chains[at : at + 1] = [(pair, chains[at - 1] if at else None)]
     found: list[tuple[int, int]] = []
-    last: int | None = at[-1] if at else None
-    while last is not None:
-        found.append(ordered[last])
-        last = before[last]
+    chain = chains[-1] if chains else None
+    while chain is not None:
+        pair, chain = chain
+        found.append(pair)
     return found[::-1]

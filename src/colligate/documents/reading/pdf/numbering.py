@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 _RANKS = {
     0: "part book volume titre teil partie parte tome libro buch",
@@ -96,17 +97,12 @@ class HeadingNumber:
         return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
 
 
-def to_roman(value: int) -> str:
-    """Return a whole number below 400 as a Roman numeral."""
-    signs = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"))
-    text = ""
-    for step, sign in (*signs, (4, "IV"), (1, "I")):
-        text += sign * (value // step)
-        value %= step
-    return text
-
-
-_ROMAN_VALUES = {to_roman(value): value for value in range(1, 400)}
+_ROMAN_DIGITS = (
+    ("", "C", "CC", "CCC"),
+    ("", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"),
+    ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"),
+)
+_ROMAN_VALUES = {"".join(digits): n for n, digits in enumerate(product(*_ROMAN_DIGITS)) if n}
 
 
 def roman_value(text: str) -> int | None:

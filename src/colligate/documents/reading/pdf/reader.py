@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from liteparse import LiteParse, ParsedPage, ParseError
@@ -219,6 +219,7 @@ def _make_parser(**options: Any) -> LiteParse:
 
 _OCR_BATCH = 5
 _OCR_SHARE = 0.9  # of the file's time
+_DOTS_PER_INCH = 200.0  # decision 35
 
 
 def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iterator[ParsedPage]:
@@ -231,27 +232,18 @@ def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iter
             left = _list_pages(numbers[at:])
             source.warn(f"left out, as OCR took longer than {seconds:.0f} s: {left}")
             return
+        parser = _make_parser(
+            ocr_enabled=True,
+            ocr_language=source.limits.ocr,
+            tessdata_path=str(find_language_data(source.limits.ocr)),
+            target_pages=",".join(map(str, numbers[at : at + _OCR_BATCH])),
+            dpi=_DOTS_PER_INCH,
+            num_workers=1,
+        )
         try:
-            yield from recognise(source.data, numbers[at : at + _OCR_BATCH], source.limits.ocr)
+            yield from parser.parse(source.data).pages
         except ParseError as error:
             raise _corrupt(source, str(error)) from error
-
-
-def recognise(data: bytes, numbers: Sequence[int], languages: str) -> list[ParsedPage]:
-    """Return pages of a PDF (from 1) by OCR, with a box for each word."""
-    parser = _make_parser(
-        ocr_enabled=True,
-        ocr_language=languages,
-        tessdata_path=str(find_language_data(languages)),
-        target_pages=",".join(map(str, numbers)),
-        dpi=_DOTS_PER_INCH,
-        num_workers=1,
-    )
-    pages: list[ParsedPage] = parser.parse(data).pages
-    return pages
-
-
-_DOTS_PER_INCH = 200.0  # decision 35
 
 
 def _check_text(source: SourceFile, pages: Sequence[PageLayout]) -> None:
@@ -273,15 +265,12 @@ def _list_pages(numbers: Sequence[int]) -> str:
     >>> _list_pages([1, 2, 3, 7])
     'pages 1-3, 7'
     """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    # The numbers of a run are all as far from their places in the list.
+    placed = enumerate(sorted(set(numbers)))
+    runs = [[n for _, n in run] for _, run in groupby(placed, lambda each: each[1] - each[0])]
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-    return ("page " if runs == [[numbers[0]] * 2] else "pages ") + ", ".join(shown[:20]) + more
+    return f"page{'s' * (len(set(numbers)) > 1)} {', '.join(shown[:20])}{more}"
 
 
 def _encrypted(source: SourceFile) -> EncryptedFile:

@@ -6,9 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
-
-from liteparse import TextItem
+from itertools import accumulate
 
 from colligate.documents.reading.pdf.layout import (
     MARGIN,
@@ -39,14 +37,8 @@ _REACH = 0.45  # of the page's width: text reaches further at least once
 def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     if table.kind != "table":
         return [table]
-    inside = set(map(id, table.items))
-    rows: list[PdfLine] = []
-    cells: list[Sequence[TextItem]] = []
-    for row, items in zip(page.rows, page.cells, strict=True):
-        if not inside.isdisjoint(map(id, items)):
-            rows.append(row)
-            cells.append(items)
-    prose = list(map(_is_prose, rows, cells))
+    rows = [page.rows[n] for n in sorted(page.find_rows(table.items))]
+    prose = list(map(_is_prose, rows))
     reach = _REACH * page.width
     if all(prose) and any(row.width > reach for row in rows):
         return _group_paragraphs(rows)
@@ -64,19 +56,16 @@ def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     last = last if any(row.width > reach for row in rows[last:]) else end
     if (first, last) == (0, end):
         return [table]
-    cells = cells[first:last]
-    table.rows[:] = _align([_cut_cells(*row) for row in zip(rows[first:last], cells, strict=True)])
-    table.items = list(chain(*cells))
-    return [*_group_paragraphs(rows[:first]), table, *_group_paragraphs(rows[last:])]
+    above, below = map(_group_paragraphs, (rows[:first], rows[last:]))
+    return [*above, _make_table(rows[first:last]), *below]
 
 
 _CELL_GAP = 1.8  # of the type size: a wider gap is between cells
 
 
-def _is_prose(row: PdfLine, items: Sequence[TextItem]) -> bool:
-    gaps = [b.x - (a.x + a.width) for a, b in pairwise(items)]
-    if split_number(row.text)[0] is not None:
-        gaps = gaps[1:]  # the one after a number may be wide
+def _is_prose(row: PdfLine) -> bool:
+    numbered = split_number(row.text)[0] is not None
+    gaps = row.gaps[1:] if numbered else row.gaps  # the one after a number may be wide
     return all(gap < _CELL_GAP * max(row.size, 1.0) for gap in gaps)
 
 
@@ -129,22 +118,20 @@ _SPACE = 0.9  # of the type size: a wider gap is between a label and its figure
 
 def _find_torn(page: PageLayout) -> set[int]:
     """Return the rows whose label and first figure are not side by side in any block."""
-    rows = enumerate(zip(page.rows, page.cells, strict=True))
-    pairs = {n: pair for n, (row, items) in rows if (pair := _read_pair(row, items))}
+    pairs = {n: pair for n, row in enumerate(page.rows) if (pair := _read_pair(row))}
     texts = (
         [_letters(text) for block in page.blocks for text in _list_texts(block)] if pairs else []
     )
     return {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
 
 
-def _read_pair(row: PdfLine, items: Sequence[TextItem]) -> str:
+def _read_pair(row: PdfLine) -> str:
     """Return the letters of a row's label and first figure; "" if it is not such a row."""
     wide = _SPACE * max(row.size, 1.0)
-    gaps = (b.x - (a.x + a.width) > wide for a, b in pairwise(items))
-    first = next((n for n, gap in enumerate(gaps, 1) if gap), len(items))
-    words = [word for item in items[first:] for word in item.text.split()]
+    first = next((n for n, gap in enumerate(row.gaps, 1) if gap > wide), len(row.items))
+    words = [word for item in row.items[first:] for word in item.text.split()]
     figure = next((word for word in words if not _SIGN.fullmatch(word)), "")
-    label = "".join(item.text for item in items[:first])
+    label = "".join(item.text for item in row.items[:first])
     if sum(map(str.isalpha, label)) < 3 or not _FIGURE.fullmatch(figure):
         return ""
     return _letters(label + figure)
@@ -228,8 +215,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
 def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[int]:
     """Return the printed rows that a line, or a block without lines, is in."""
     if line is None:
-        inside = set(map(id, block.items))
-        return {n for n, items in enumerate(page.cells) if not inside.isdisjoint(map(id, items))}
+        return page.find_rows(block.items)
     middle = line.y + line.height / 2
     return {
         n
@@ -251,7 +237,7 @@ def _find_region(
 ) -> set[int]:
     """Return the rows around torn ones, up to text or another table."""
     found: set[int] = set()
-    cut = [_cut_cells(row, items) for row, items in zip(page.rows, page.cells, strict=True)]
+    cut = list(map(_cut_cells, page.rows))
     beside = sum(len(row[0].text.split()) > 3 and _is_text(page, row) for row in cut if row[1:])
     if beside > len(torn):  # columns of text, not a table
         return found
@@ -284,10 +270,10 @@ class _Cell:
     right: float
 
 
-def _cut_cells(row: PdfLine, items: Sequence[TextItem]) -> list[_Cell]:
+def _cut_cells(row: PdfLine) -> list[_Cell]:
     """Return a row's words, those without a gap between them together."""
     cells: list[_Cell] = []
-    for item in items:
+    for item in row.items:
         for word in item.words:
             gap = (word.x - cells[-1].right) / max(row.size, 1.0) if cells else 0.0
             figures = (
@@ -324,13 +310,17 @@ def _make_blocks(
     made: list[tuple[PdfBlock, set[int]]] = []
     for group in groups:
         if group[0] in region:
-            rows = _align([_cut_cells(page.rows[n], page.cells[n]) for n in group])
-            items = [item for n in group for item in page.cells[n]]
-            made.append((PdfBlock("table", [], rows=rows, items=items), set(group)))
+            made.append((_make_table([page.rows[n] for n in group]), set(group)))
         else:
             found = _group_paragraphs([page.rows[n] for n in group])
             made.extend((block, set(group)) for block in found)
     return made
+
+
+def _make_table(rows: Sequence[PdfLine]) -> PdfBlock:
+    """Return printed rows as a table."""
+    items = [item for row in rows for item in row.items]
+    return PdfBlock("table", [], rows=_align(list(map(_cut_cells, rows))), items=items)
 
 
 def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
