@@ -66,8 +66,7 @@ def ask(request):
 
         def say(call):
             if call.messages[0].content.startswith("You split"):
-                numbered = "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
-                return json.dumps({"steps": plan}) if call.schema else numbered
+                return "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
             quote, short = answers.get(asked_in(call.prompt), ("", ""))
             if isinstance(short, Exception):
                 raise short
@@ -199,11 +198,10 @@ def test_a_date_is_all_the_days_that_it_may_mean(text, value):
     assert days == value
 
 
-async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
+async def test_a_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
     question = "Who is older, Ann Hall or Ben Cole?"
     reply = "1. When was Ann Hall born?\n2. When was Ben Cole born?"
-    abilities = [Capability.CHAT, Capability.LABELS]
-    run, model = make_run([], [reply], embedder=minilm, capabilities=abilities)
+    run, model = make_run([], [reply], embedder=minilm)
     steps = ["When was Ann Hall born?", "When was Ben Cole born?"]
     assert await split_question(question, run, 5) == steps
     asked = [message.content for message in model.calls[0].messages if message.role == "user"]
