@@ -228,7 +228,7 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
         return "hm" if "<entity>Lund" in call.prompt else {"statements": facts_in(call.prompt)}
 
     knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary), rounds=1)
-    assert list(knowledge.outline.entities) == ["Ada Mercer"]
+    assert list(knowledge.entities) == ["Ada Mercer"]
     readable = {event.entity: event.readable for event in events(run, Summarised)}
     assert readable == {"Ada Mercer": True, "Lund": False}
     assert any("Lund" in warning for warning in run.warnings)
@@ -290,7 +290,7 @@ async def test_without_entities_the_thought_is_the_query_and_titles_are_the_enti
     assert events(run, Identified)[0].queries == (
         ("Missing: Who was the director of Silver Harbour?",),
     )
-    assert {"Silver Harbour", "Ada Mercer", "Lund"} <= set(knowledge.outline.entities)
+    assert {"Silver Harbour", "Ada Mercer", "Lund"} <= set(knowledge.entities)
 
 
 async def test_with_ei2_the_model_writes_the_one_query(learn):
@@ -299,7 +299,7 @@ async def test_with_ei2_the_model_writes_the_one_query(learn):
     assert events(run, Identified)[0].queries == (("Who was the director of Silver Harbour?",),)
     prompts = [call.prompt for call in model.calls if kind(call) == "Query"]
     assert not any("<outline>" in prompt for prompt in prompts)
-    assert {*knowledge.outline.entities} == {knowledge.question}
+    assert {*knowledge.entities} == {knowledge.question}
     _, run, model = await learn(World(Query="prose"), ei2=True, rounds=1)
     (event,) = events(run, Identified)
     assert not event.readable

@@ -137,7 +137,7 @@ class DualRAG:
         if not any(info.passages for info in await run.sources.documents()):
             return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run)
-        if self.reader_tokens and not knowledge.outline.size:
+        if self.reader_tokens and not knowledge.size:
             run.warn("nothing was learnt from the documents: the outline is empty")
             return finish(refused, Cited("", (), ()), run)
         kept = not self.no_outline
@@ -156,7 +156,7 @@ class DualRAG:
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
-        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.outline.size):
+        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.size):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
@@ -255,7 +255,7 @@ class DualRAG:
     def _unseen(self, sought: _Sought, knowledge: Knowledge) -> list[Passage]:
         """Return the passages that were not read for the entity yet: D'_e without seen_e."""
         passages = [hit.passage for hit in sought.hits]
-        return knowledge.outline.unseen(self._heading(sought), passages)
+        return knowledge.unseen(self._heading(sought), passages)
 
     # 2. Progressive knowledge aggregation
 
@@ -267,16 +267,12 @@ class DualRAG:
         sought = [each for each in sought if self._unseen(each, knowledge)]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
-        new: list[Fragment] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
             if not isinstance(summary, ColligateError):
-                new += knowledge.merge(self._heading(each), *summary)
-        outline = tuple(
-            OutlineEntity(name, tuple(entity.fragments))
-            for name, entity in knowledge.outline.entities.items()
-        )
-        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+                knowledge.merge(self._heading(each), *summary)
+        outline = {name: tuple(each.fragments) for name, each in knowledge.entities.items()}
+        run.emit(Outlined(knowledge.rounds + 1, outline))
         if failed := [each for each in summaries if isinstance(each, ColligateError)]:
             raise failed[0]
 
@@ -500,29 +496,21 @@ class Summarised(Event):
 
 
 @dataclass(frozen=True)
-class OutlineEntity:
-    """An entity of the outline."""
-
-    name: str
-    fragments: tuple[Fragment, ...]
-
-
-@dataclass(frozen=True)
 class Outlined(Event):
-    """The outline after a round; `new` are the fragments from words not known before."""
+    """The outline after a round: the fragments of each entity."""
 
     round: int
-    entities: tuple[OutlineEntity, ...]
-    new: tuple[Fragment, ...]
+    entities: Mapping[str, tuple[Fragment, ...]]
 
     def line(self) -> str:
-        fragments = pluralize(sum(len(each.fragments) for each in self.entities), "fragment")
-        entities = pluralize(len(self.entities), "entity", "entities")
-        return f"the outline has {fragments}, {len(self.new)} new, of {entities}"
+        fragments = pluralize(sum(map(len, self.entities.values())), "fragment")
+        return (
+            f"the outline has {fragments} of {pluralize(len(self.entities), 'entity', 'entities')}"
+        )
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
-        fragments = (each for entity in self.entities for each in entity.fragments)
+        fragments = (each for known in self.entities.values() for each in known)
         return {"outlined": [span.document_id for each in fragments for span in each.spans]}
 
 
