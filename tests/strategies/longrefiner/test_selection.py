@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Kind, Passage, Structure, TreeBuilder
+from colligate.documents import Basis, Kind, Structure, TreeBuilder
 from colligate.strategies.longrefiner.selection import (
     Selection,
     cut_best_paragraph,
@@ -95,11 +95,8 @@ def test_headings_that_a_model_made_up_part_passages_and_are_not_written() -> No
     each = build_article(make(text, "T", flat=True), tree)
     assert [node.title for node in each.nodes if node.children] == ["Rise", "Fall"]
     assert render_selection([each], everything(each)) == "# T\n\none two\n\nthree four"
-    assert shown(extract_passages([each], everything(each))) == [["one two", "three four"]]
-
-
-def shown(found: list[list[Passage]]) -> list[list[str]]:
-    return [[passage.text for passage in each] for each in found]
+    found = extract_passages([each], everything(each))
+    assert [passage.text for passage in found] == ["one two", "three four"]
 
 
 def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:

@@ -17,6 +17,7 @@ from rapidfuzz import fuzz, process, utils
 
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, render_question
+from colligate.core.units import join_neighbours
 from colligate.documents import Passage, Span
 from colligate.documents.sentences import word_spans
 from colligate.documents.tokens import estimate_tokens
@@ -221,7 +222,7 @@ async def refine_to_budget(
     room = budget
     while room > 0:
         selection = select_nodes(articles, scores, room, counts.__getitem__)
-        found = tuple(p for each in extract_passages(articles, selection) for p in each)
+        found = tuple(extract_passages(articles, selection))
         text = render_selection(articles, selection)
         if not found:
             cut = cut_best_paragraph(articles, scores, room)
@@ -363,22 +364,16 @@ def _find_texts(article: Article, leaf: int) -> dict[int, str]:
     return texts
 
 
-def extract_passages(articles: Sequence[Article], selection: Selection) -> list[list[Passage]]:
-    """Return what was chosen as passages of each article: neighbours in one section are one."""
-    found: list[list[Passage]] = []
-    for article, chosen in zip(articles, selection.chosen, strict=True):
-        document = article.document
-        spans: list[Span] = []
-        last: ArticleNode | None = None
-        for node in (article.nodes[leaf] for leaf in chosen):
-            gap = document.text[last.span.end : node.span.start] if last else ""
-            if last and last.parent == node.parent and not gap.strip():
-                spans[-1] = Span(document.id, spans[-1].start, node.span.end)
-            else:
-                spans.append(node.span)
-            last = node
-        found.append([document.passage(span) for span in spans])
-    return found
+def extract_passages(articles: Sequence[Article], selection: Selection) -> list[Passage]:
+    """Return what was chosen as passages: neighbours in one section are one."""
+    return [
+        passage
+        for article, chosen in zip(articles, selection.chosen, strict=True)
+        for passage in join_neighbours(
+            article.document,
+            ((node.parent, node.span) for node in (article.nodes[leaf] for leaf in chosen)),
+        )
+    ]
 
 
 def _one_line(text: str) -> str:

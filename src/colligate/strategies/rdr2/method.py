@@ -33,7 +33,6 @@ from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.rdr2.router import (
     Routed,
     RouterDecision,
-    enclosing_router_messages,
     parse_enclosed_router_reply,
     parse_router_reply,
     router_messages,
@@ -238,18 +237,16 @@ class RDR2:
         reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.reply_tokens)
         # Of a reply that was cut the last number may lack a digit.
         text = reply.text.rpartition("\n")[0] if reply.cut else reply.text
-        decision = _FORMS[self.reply][1](text, view)
+        parse = parse_enclosed_router_reply if self.reply == "enclosed" else parse_router_reply
+        decision = parse(text, view)
         run.emit(
             Routed(
+                **vars(decision),
                 document=view.tree.document.id,
                 round=round_,
                 expanded=heading,
                 highlighted=view.highlighted,
                 shown=view.text,
-                verdict=decision.verdict,
-                actions=decision.actions,
-                rejected=decision.rejected,
-                dropped=decision.dropped,
                 cut=reply.cut,
             )
         )
@@ -279,7 +276,7 @@ class RDR2:
         """Return the router's prompt: the one of the user's file, or that of the form."""
         if template := self.templates.get("router"):
             return template.fill(question=question.strip(), document=shown)
-        return _FORMS[self.reply][0](question, shown)
+        return router_messages(question, shown, enclosed=self.reply == "enclosed")
 
     def _assemble(
         self, hits: Sequence[Hit], routings: Sequence[Routing]
@@ -305,12 +302,6 @@ class RDR2:
                 evidence = [Evidence(span, score, routing.explain(span, rank)) for span in spans]
                 made[text] = Shown(passage, score, routing.explain(passage.span, rank)), evidence
         return made
-
-
-_FORMS = {
-    "tagged": (router_messages, parse_router_reply),
-    "enclosed": (enclosing_router_messages, parse_enclosed_router_reply),
-}
 
 
 @dataclass
