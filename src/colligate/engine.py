@@ -34,7 +34,7 @@ from colligate.reporting import require_paths
 from colligate.session import Session, configure
 
 if TYPE_CHECKING:
-    from colligate.strategies.longrefiner import LongRefiner, Refiner
+    from colligate.strategies.longrefiner import LongRefiner
     from colligate.strategies.rdr2.method import RDR2, Routing
 
 DEFAULT_STRATEGY = "auto"
@@ -165,7 +165,7 @@ class Engine(Session):
         question: str,
         paths: Paths = (),
         *,
-        refiner: str | LongRefiner | Refiner = DEFAULT_REFINER,
+        refiner: str | LongRefiner = DEFAULT_REFINER,
         budget: int | None = None,
         on_event: Listener | None = None,
         **limits: Unpack[Limits],

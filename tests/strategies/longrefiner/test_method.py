@@ -9,7 +9,7 @@ from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
-from colligate.strategies.longrefiner import LongRefiner, Refiner
+from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.longrefiner.method import Selected, Weighed
 from colligate.strategies.longrefiner.structuring import Structured
 from support.documents import make
@@ -44,7 +44,7 @@ QUESTION = "Who built the mill?"
 
 
 def sparse(**fields):
-    return Refiner(mode="sparse", **fields)
+    return LongRefiner(**({"mode": "sparse", "documents": None} | fields))
 
 
 def choose(*titles: str):
@@ -193,7 +193,7 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
         cut = call.messages[-1].content.startswith("Cut this: ")
         return write_skeleton(MILL) if cut else "['Machines']"
 
-    strategy = set_parameters(Refiner, [f"prompts={tmp_path / 'prompts.toml'}", "mode=sparse"])
+    strategy = set_parameters(LongRefiner, [f"prompts={tmp_path / 'prompts.toml'}", "mode=sparse"])
     refined, run, model = await refine(make_run, strategy, say, labels=label)
     ((forced, (system, user)),) = scoped
     assert (forced, system.content, user.content) == ("[", "Analyse it.", f"<{QUESTION}>")

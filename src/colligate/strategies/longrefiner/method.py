@@ -49,14 +49,16 @@ Scorer = Literal["auto", "search", "reranker", "embedder", "bm25"]
 
 
 @dataclass(frozen=True)
-class Refiner:
-    """Compress documents to `budget` tokens by their structure, without answering.
+class LongRefiner:
+    """Keep the parts of the best documents that the question needs, then read them.
 
-    The scorer gives R_q, the worker structures and chooses titles. A structure that the model gave
-    is stored for later questions. `prompts` (`core.prompt_files`) has `scope`, `structuring` and
-    `selection`. The `no_...` fields are the paper's ablations (Table 3).
+    Documents are ranked by their best passage (MaxP) and compressed to `budget` tokens by their
+    structure. The scorer gives R_q, the worker structures and chooses titles. A structure that the
+    model gave is stored for later questions. `prompts` (`core.prompt_files`) has `scope`,
+    `structuring` and `selection`. The `no_...` fields are the paper's ablations (Table 3).
 
     Attributes:
+        documents: documents that are refined, the best by their best passage; none: all
         budget: tokens that are kept of all documents together
         structuring: where a document's structure comes from: its headings, or chunks if it has none
             (headings), a model (model), or chunks of six sentences (chunks); auto: its headings, or
@@ -75,7 +77,7 @@ class Refiner:
         no_global: choose no titles: the scores of the text alone
     """
 
-    name: ClassVar[str] = "refining"
+    name: ClassVar[str] = "longrefiner"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
     calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {
@@ -84,6 +86,7 @@ class Refiner:
         "most_words": "100000",
     }
 
+    documents: int | None = 8  # section 4.1
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
     structuring: Structuring = Structuring.AUTO  # the paper: model, for all documents
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense, as LongRAG
@@ -96,6 +99,7 @@ class Refiner:
     structuring_adapter: str | None = None
     selection_adapter: str | None = None
     prompts: str | None = None
+    form: Form = Form.SHORT
 
     no_query_analysis: bool = False  # R_q is 1
     no_global: bool = False
@@ -104,15 +108,27 @@ class Refiner:
     def __post_init__(self) -> None:
         apply_prompts(self, _PROMPTS)
         require_min(self, budget=0, least_words=1, most_words=self.least_words)
-        require_min(self, structuring_tokens=1, outline_tokens=1)
+        require_min(self, structuring_tokens=1, outline_tokens=1, documents=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Find, refine, read."""
+        shown: list[Shown] = []
+        with reserve_for_answer(run, lambda: run.meter.calls):
+            refined = await self.refine(question, run)
+            kept = {each.span: each for each in refined.evidence}
+            found = ((passage, kept[passage.span]) for passage in refined.passages)
+            shown += (Shown(passage, each.score, each.reason) for passage, each in found)
+        return await run.read(question, shown, form=self.form)
 
     async def refine(
         self, question: str, run: Run, *, documents: Sequence[str] | None = None
     ) -> Refined:
-        """Keep what the question needs of the documents.
+        """Keep what the question needs of the documents, without answering.
 
-        They are named by id, best first; without any, all in view in their order.
+        They are named by id, best first; without any, the best ones in view, or all in their order.
         """
+        if documents is None and self.documents is not None:
+            documents = await rank_documents(question, run, self.documents, self.mode)
         if documents is None:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
@@ -216,44 +232,6 @@ _PROMPTS = {
     "selection": ("question", "abstract", "outline"),
 }
 """The prompts that a user's file may have, with the texts that each must show."""
-
-
-@dataclass(frozen=True)
-class LongRefiner(Refiner):
-    """Keep the parts of the best documents that the question needs, then read them.
-
-    Documents are ranked by their best passage (MaxP).
-
-    Attributes:
-        documents: documents that are refined, the best by their best passage
-    """
-
-    name: ClassVar[str] = "longrefiner"
-
-    documents: int = 8  # section 4.1
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, documents=1)
-
-    async def refine(
-        self, question: str, run: Run, *, documents: Sequence[str] | None = None
-    ) -> Refined:
-        """Refine as `Refiner` does; without documents, the best ones in view."""
-        if documents is None:
-            documents = await rank_documents(question, run, self.documents, self.mode)
-        return await super().refine(question, run, documents=documents)
-
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Find, refine, read."""
-        shown: list[Shown] = []
-        with reserve_for_answer(run, lambda: run.meter.calls):
-            refined = await self.refine(question, run)
-            kept = {each.span: each for each in refined.evidence}
-            found = ((passage, kept[passage.span]) for passage in refined.passages)
-            shown += (Shown(passage, each.score, each.reason) for passage, each in found)
-        return await run.read(question, shown, form=self.form)
 
 
 # 1. Query analysis (section 3.1)

@@ -73,7 +73,7 @@ COVERAGE = 0.5
 
 @dataclass(frozen=True)
 class Structurer:
-    """Structures documents; the fields are those of `Refiner`."""
+    """Structures documents; the fields are those of `LongRefiner`."""
 
     source: Structuring
     least_words: int
