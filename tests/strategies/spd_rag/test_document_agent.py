@@ -14,14 +14,13 @@ def test_the_last_turn_can_only_finalize():
         assert schema.model_json_schema()["required"] == asked(schema)
 
 
-def test_the_agent_gets_its_tasks_and_the_question_only_where_it_is_to_reach_it():
+def test_the_agent_gets_its_tasks_and_the_question():
     tasks = ["Find the rent.", "Find the term."]
-    system, user = agent_messages("Lease", tasks, 5, "Who pays?")
+    system, user = agent_messages("Lease {x}", tasks, 5, "Who pays?")
     assert "1. Find the rent.\n2. Find the term." in user.content
     assert "Who pays?" in user.content
-    assert "<document>Lease</document>" in system.content
+    assert "<document>Lease {x}</document>" in system.content
     assert "at most 5 times" in system.content
-    assert "Who pays?" not in agent_messages("Lease", tasks, 5)[1].content
 
 
 def test_the_lines_of_a_report_that_quote_are_its_statements():

@@ -2,9 +2,8 @@
 
 Each agent α_i converses: it is told the question q and the tasks, asks for one search a turn inside
 its document d_i alone, is shown the passages, and ends with o_i = ⟨s_i, r_i⟩: a report by task in
-free words, and its relevance. A document no longer than what the searches may show is shown at
-once. The words that a report quotes are located in the passages that the agent was shown:
-those lines are findings with places.
+free words, and its relevance. The words that a report quotes are located in the passages that the
+agent was shown: those lines are findings with places.
 
 Memory holds reports, never documents. Each outcome is stored as it comes, so that an interrupted
 run resumes where it was.
@@ -127,8 +126,7 @@ _STORED = TypeAdapter(AgentEnded)
 class _Talk:
     """A conversation of an agent, and the passages that it was shown, in order.
 
-    `first` is the best new passage of each search, or the whole document; `full`: all of it was
-    shown, or no passage fits the window any more.
+    `first` is the best new passage of each search; `full`: none fits the window any more.
     """
 
     info: DocumentInfo
@@ -144,25 +142,23 @@ class _Talk:
 class DocumentAgent:
     """How each document is read; the fields are those of `SPDRAG` and the coordinator's tasks."""
 
-    tasks: tuple[str, ...]
     question: str
-    question_reaches: bool
+    tasks: tuple[str, ...]
     searches: int
     k: int | None
     pool: int | None
     mode: SearchMode
     evidence_tokens: int
     tokens: int
-    whole: bool
     template: PromptTemplate | None
 
     async def read(self, info: DocumentInfo, run: Run) -> AgentEnded:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
             return AgentEnded(info.id, info.full_title, Status.EMPTY)
-        talk = _Talk(info, self._begin(info))
+        asked = (info.full_title, self.tasks, self.searches, self.question)
+        talk = _Talk(info, agent_messages(*asked, self.template))
         try:
-            await self._show_whole(talk, run)
             return await self._report(await self._converse(talk, run), talk, run)
         except ColligateError as error:
             status = _STATUS.get(type(error), Status.FAILED)
@@ -171,24 +167,6 @@ class DocumentAgent:
                 searches=talk.searches,
                 turns=talk.turns,
             )
-
-    def _begin(self, info: DocumentInfo, whole: str = "") -> list[Message]:
-        asked = self.question if self.question_reaches else ""
-        title = info.full_title
-        return agent_messages(title, self.tasks, self.searches, asked, self.template, whole)
-
-    async def _show_whole(self, talk: _Talk, run: Run) -> None:
-        """Show all of a document that the window and the tokens of all searches hold."""
-        info, most = talk.info, self.searches * self.evidence_tokens
-        if not self.whole or self.template or info.characters > most * _CHARACTERS:
-            return
-        document = await run.document(info.id)
-        passage = document.passage(document.span(0, len(document)))
-        messages = self._begin(info, render_passages([passage]))
-        room = await run.room(Role.WORKER, messages, self.tokens, schema=LastAction)
-        if room is None or room >= 0:
-            talk.messages, talk.full = messages, True
-            talk.shown, talk.first = [passage], [passage.span]
 
     async def _converse(self, talk: _Talk, run: Run) -> AgentAction:
         """Return the action that ends the loop: after `searches` turns the agent must finalize."""
@@ -214,7 +192,7 @@ class DocumentAgent:
             talk.messages += _continue(action, told, last=turn == self.searches or talk.full)
             asked = action.query if action.action == "search" else ""
             self._emit_turn(talk, action.action, asked, new, run)
-        self._emit_turn(talk, "finalize", "", () if talk.searches else talk.shown, run)
+        self._emit_turn(talk, "finalize", "", (), run)
         return action
 
     def _emit_turn(
@@ -323,7 +301,7 @@ def list_statements(report: str) -> list[ComputedStatement]:
 
 # All documents, each read by its agent (the paper's fan-out)
 
-VERSION = 8
+VERSION = 9
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"

@@ -5,8 +5,7 @@ The method in the order of the paper (Akay et al., 2026):
 1. Coordination layer: from the question q alone, write tasks that any document can be asked and a
    directive for the synthesis (one call).
 2. Parallel retrieval layer: for each document d_i an agent α_i searches inside it, at most 5 times,
-   or is shown all of a short one, and returns its report s_i with the relevance r_i in [0, 1]
-   (`agent.py`).
+   and returns its report s_i with the relevance r_i in [0, 1] (`agent.py`).
 3. Synthesis layer: merge similar reports under a budget of B tokens, level by level, until one
    prompt holds everything; answer from that (`synthesis.py`).
 """
@@ -77,12 +76,10 @@ class SPDRAG:
         pool: passages that a search gives to the reranker, if there is one; none: 2 k
         evidence_tokens: most tokens that a search shows; fewer if the worker's window is too small
             for all searches
-        whole: show an agent at once a document that is no longer than what its searches may show
         concurrency: agents, and syntheses, that work at a time
         merge_tokens: most tokens of reports that are merged at once; none: three quarters of the
             reader's window
         agent_tokens: most tokens of an agent's reply, at most half its window
-        question_reaches: tell the agents the question, not their tasks alone
         prompts: file with prompts of the coordinator, the agents and the synthesis
     """
 
@@ -97,7 +94,6 @@ class SPDRAG:
         "k": "5",
         "pool": "15",
         "evidence_tokens": "5000",
-        "whole": "false",
         "merge_tokens": "none",
     }
 
@@ -107,13 +103,11 @@ class SPDRAG:
     k: int | None = None  # the paper: 5 of 1,000 tokens, which ours do not have
     pool: int | None = None  # the paper: 15
     evidence_tokens: int = 5000  # the paper: 5 times 1,000
-    whole: bool = True  # the paper: false, every agent searches
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million, three quarters
     agent_tokens: int = 2500
     form: Form = Form.JOINED
-    question_reaches: bool = True  # its code: no
     prompts: str | None = None
 
     templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
@@ -135,7 +129,16 @@ class SPDRAG:
             outcomes = await read_all(agent, infos, run, self.concurrency)  # o_i = ⟨s_i, r_i⟩
         _report(outcomes, run)
         reports = [Text.of(each) for each in outcomes if each.status is Status.READ]
-        answer = await self._make_synthesis(question, plan, run).answer(reports)
+        synthesis = Synthesis(
+            run,
+            question,
+            plan.synthesis_directive,
+            self.form,
+            self.merge_tokens,
+            self.concurrency,
+            self.templates.get("synthesis"),
+        )
+        answer = await synthesis.answer(reports)
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await forget(agent, infos, run)
@@ -186,28 +189,15 @@ class SPDRAG:
             evidence = max(1, min(evidence, window // (self.searches + 2)))
             tokens = min(tokens, window // 2)
         return DocumentAgent(
-            tasks=plan.tasks(question),
-            question=question,
-            question_reaches=self.question_reaches,
-            searches=self.searches,
-            k=self.k,
-            pool=self.pool,
-            mode=self.mode,
-            evidence_tokens=evidence,
-            tokens=tokens,
-            whole=self.whole,
-            template=self.templates.get("agent"),
-        )
-
-    def _make_synthesis(self, question: str, plan: WriteTodos, run: Run) -> Synthesis:
-        return Synthesis(
-            run=run,
-            question=question,
-            directive=plan.synthesis_directive,
-            form=self.form,
-            merge_tokens=self.merge_tokens,
-            concurrency=self.concurrency,
-            template=self.templates.get("synthesis"),
+            question,
+            plan.tasks(question),
+            self.searches,
+            self.k,
+            self.pool,
+            self.mode,
+            evidence,
+            tokens,
+            self.templates.get("agent"),
         )
 
 
