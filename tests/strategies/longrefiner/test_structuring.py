@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, Structure, Tree, TreeBuilder
+from colligate.documents import Basis, Document, Kind, Node, Structure, Tree, TreeBuilder
 from colligate.documents.sentences import word_spans
 from colligate.strategies.longrefiner.structuring import (
+    LEVELS,
     Article,
-    ArticleNode,
-    Level,
     build_article,
     split_parts,
 )
@@ -28,8 +27,8 @@ def drawn(made: Article) -> list[str]:
     lines = []
     for node in made.nodes:
         depth[node.id] = depth[node.parent] + 1
-        said = f"{node.level}: {node.title}"
-        if node.level is Level.PARAGRAPH:
+        said = f"{LEVELS[node.level]}: {node.title}"
+        if node.kind is Kind.PARAGRAPH:
             said = f"- {made.document.slice(node.span)}"
         lines.append(f"{'  ' * depth[node.parent]}{said}")
     return lines
@@ -74,7 +73,7 @@ Fresnel's.
         "section: Lenses",
         "  - Fresnel's.",
     ]
-    assert [made.nodes[leaf].level for leaf in made.leaves] == [Level.PARAGRAPH] * 6
+    assert [made.nodes[leaf].kind for leaf in made.leaves] == [Kind.PARAGRAPH] * 6
     assert made.leaves_under[2] == (3, 5, 6, 8)
     assert made.leaves_under[5] == (5,)
 
@@ -219,7 +218,7 @@ def test_an_article_is_a_tree_that_leaves_out_no_text(blocks: list[str], flat: b
     assert [node.id for node in made.nodes] == list(range(len(made.nodes)))
     assert walked(made) == [node.id for node in made.nodes]
     for node in made.nodes:
-        assert (node.level is Level.PARAGRAPH) == (not node.children)
+        assert (node.kind is Kind.PARAGRAPH) == (not node.children)
         inside = [made.nodes[child] for child in node.children]
         assert all(child.parent == node.id and node.span.contains(child.span) for child in inside)
         assert made.leaves_under[node.id] == tuple(
@@ -244,7 +243,7 @@ def walked(made: Article) -> list[int]:
     return under([node.id for node in made.nodes if node.parent is None])
 
 
-def lineage(made: Article, node: ArticleNode) -> list[ArticleNode]:
+def lineage(made: Article, node: Node) -> list[Node]:
     return [node, *([] if node.parent is None else lineage(made, made.nodes[node.parent]))]
 
 

@@ -24,7 +24,7 @@ from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.core.units import rank_documents
-from colligate.documents import Document, Span
+from colligate.documents import Document, Kind, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.sentences import MOST_WORDS
 from colligate.documents.tokens import estimate_tokens
@@ -52,8 +52,8 @@ from colligate.strategies.longrefiner.selection import (
 )
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
+    LEVELS,
     Article,
-    Level,
     Structurer,
     Structuring,
     limit_skeleton,
@@ -413,8 +413,4 @@ def selection_sample(
 
 def _nodes(article: Article) -> list[list[str]]:
     """Return level and title of all nodes but the paragraphs."""
-    return [
-        [node.level.value, node.title]
-        for node in article.nodes
-        if node.level is not Level.PARAGRAPH
-    ]
+    return [[LEVELS[node.level], node.title] for node in article.nodes if node.kind is Kind.SECTION]

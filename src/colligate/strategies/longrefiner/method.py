@@ -28,7 +28,7 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
-from colligate.documents import Document, Hit, Span
+from colligate.documents import Document, Hit, Kind, Span
 from colligate.documents.sentences import MOST_WORDS
 from colligate.errors import BudgetExceeded, MissingCapability, ModelError, UsageError
 from colligate.library.sources import SearchMode
@@ -42,7 +42,7 @@ from colligate.strategies.longrefiner.selection import (
     refine_to_budget,
     selection_messages,
 )
-from colligate.strategies.longrefiner.structuring import Article, Structurer, Structuring
+from colligate.strategies.longrefiner.structuring import LEVELS, Article, Structurer, Structuring
 
 Scorer = Literal["auto", "search", "reranker", "embedder", "bm25"]
 """Who scores paragraphs; `auto`: the run's reranker, or the search without one."""
@@ -482,7 +482,7 @@ def _list_scores(
     nodes = tuple(
         NodeScore(
             span=node.span,
-            level=node.level,
+            level="paragraph" if node.kind is Kind.PARAGRAPH else LEVELS[node.level],
             title=node.title,
             local_score=local[node.id],
             global_score=global_[node.id],
