@@ -20,6 +20,7 @@ from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
+    Outlined,
     Reasoned,
     Stopped,
     Summarised,
@@ -147,7 +148,7 @@ async def test_free_summaries_are_cited_where_their_words_stand_in_a_document(so
 
 
 async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
-    answer, _, model = await ask()
+    answer, run, model = await ask()
     prompt = model.calls[-1].prompt
     assert "#### Ada Mercer\n\nAda Mercer was born in Lund." in outline_in(prompt)
     assert "Missing: In which country is Lund?" in prompt
@@ -155,6 +156,11 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
     assert "It has a cathedral." in prompt
     assert "“Silver Harbour”" in answer.evidence[0].reason
+    first = events(run, Outlined)[0].to_json()["entities"][0]  # as the page reads it
+    assert (first["name"], first["fragments"][0].keys()) == (
+        "Silver Harbour",
+        {"text", "spans", "located"},
+    )
 
 
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form
-from colligate.core.events import Event, pluralize
+from colligate.core.events import Event, pluralize, to_plain
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -512,6 +512,10 @@ class Outlined(Event):
     def stage(self) -> Mapping[str, Sequence[str]]:
         fragments = (each for known in self.entities.values() for each in known)
         return {"outlined": [span.document_id for each in fragments for span in each.spans]}
+
+    def to_json(self) -> dict[str, Any]:
+        known = [{"name": name, "fragments": to_plain(f)} for name, f in self.entities.items()]
+        return {**super().to_json(), "entities": known}
 
 
 @dataclass(frozen=True)
