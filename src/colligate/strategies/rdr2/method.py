@@ -107,8 +107,7 @@ class RDR2:
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        hits = await self._retrieve(question, run)
-        routings = await self._open(run, hits)
+        hits, routings = await self._open(question, run)
         with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._walk(question, router, each) for each in routings)
         routed = self._assemble(hits, routings)
@@ -127,17 +126,16 @@ class RDR2:
     ) -> list[Routing]:
         """Route the documents of these passages, or of a search, in the order of the best."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        found = await self._retrieve(question, run) if hits is None else hits
-        routings = await self._open(run, found)
+        _, routings = await self._open(question, run, hits)
         await gather(self._walk(question, router, each) for each in routings)
         return routings
 
-    async def _retrieve(self, question: str, run: Run) -> list[Hit]:
-        """Return the chunks c_i (equation 1)."""
-        return await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-
-    async def _open(self, run: Run, hits: Sequence[Hit]) -> list[Routing]:
-        """Return the trees of the documents d_i, with the chunks found in each."""
+    async def _open(
+        self, question: str, run: Run, hits: Sequence[Hit] | None = None
+    ) -> tuple[Sequence[Hit], list[Routing]]:
+        """Return the chunks c_i, and the trees of their documents d_i with them (equation 1)."""
+        if hits is None:
+            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         by_document: dict[str, Routing] = {}
         for hit in hits:
             name = hit.passage.document_id
@@ -148,7 +146,7 @@ class RDR2:
                 )
                 by_document[name] = Routing(tree, hit.score)
             by_document[name].chunks.append(hit.passage.span)
-        return list(by_document.values())
+        return hits, list(by_document.values())
 
     async def _walk(self, question: str, run: Run, routing: Routing) -> None:
         """Route one document: show the subtrees of its chunks, then the headings to expand."""

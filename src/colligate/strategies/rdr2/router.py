@@ -26,19 +26,11 @@ class Tag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A legal action on a node of the subtree."""
+    """An action on a node of the subtree, and the rule that it breaks, if any."""
 
     tag: Tag
     node: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An action that breaks a rule, and the rule."""
-
-    tag: Tag
-    node: int
-    why: str
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +41,7 @@ class RouterDecision:
     """
 
     actions: tuple[Action, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[Action, ...] = ()
     dropped: tuple[str, ...] = ()
     verdict: str = "routed"
 
@@ -235,12 +227,7 @@ def _decide(
     chosen: Iterable[tuple[Tag, int]], dropped: Iterable[str], subtree: SubTree
 ) -> RouterDecision:
     """Separate the legal actions from the others, each once, in the order of the reply."""
-    actions: list[Action] = []
-    rejected: list[Rejected] = []
-    for tag, node in dict.fromkeys(chosen):
-        if why := check_action(tag, node, subtree):
-            rejected.append(Rejected(tag, node, why))
-        else:
-            actions.append(Action(tag, node))
-    verdict = "routed" if actions or rejected else "collapsed"
-    return RouterDecision(tuple(actions), tuple(rejected), tuple(dropped), verdict)
+    found = [Action(*each, check_action(*each, subtree)) for each in dict.fromkeys(chosen)]
+    actions = tuple(each for each in found if not each.why)
+    rejected = tuple(each for each in found if each.why)
+    return RouterDecision(actions, rejected, tuple(dropped), "routed" if found else "collapsed")
