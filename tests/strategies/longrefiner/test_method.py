@@ -132,14 +132,13 @@ async def test_without_label_odds_the_model_is_asked_for_the_label(make_run, lab
     assert any(note in event.text for event in events(run, Noted))
 
 
-async def test_a_server_that_cannot_be_forced_is_asked_for_the_bare_label(make_run):
+async def test_a_server_that_cannot_be_forced_is_asked_for_the_label(make_run):
     def label(messages, labels, forced):
-        if forced:
-            raise MissingCapability("it cannot begin a reply")
-        return LabelOdds({"Local": 0.25, "Global": 0.75}, mass=1.0)
+        raise MissingCapability("it cannot begin a reply")
 
-    refined, _, _ = await refine(make_run, sparse(), labels=label)
-    assert refined.scope == 0.75
+    say = lambda call: "[Global]" if call.max_tokens < 20 else "[]"  # noqa: E731
+    refined, _, _ = await refine(make_run, sparse(), say, labels=label)
+    assert refined.scope == 1.0
 
 
 async def test_ablations(make_run):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -132,13 +133,13 @@ class LongRefiner:
         if documents is None:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
-        await self._check_models(run)
-        articles = await self._structure(texts, run)
+        structurer, scorer, chooser = await self._open_models(run)
+        articles = await self._structure(texts, structurer)
         scope: float | None = None
         titles: list[tuple[int, ...]] = [()] * len(articles)
         try:
-            scope = await self._analyse_query(question, articles, run)
-            titles = await self._choose_titles(question, articles, run)
+            scope = await self._analyse_query(question, articles, scorer)
+            titles = await self._choose_titles(question, articles, chooser)
         except (BudgetExceeded, ModelError) as error:
             if isinstance(error, MissingCapability) or not run.meter.calls:
                 raise
@@ -171,20 +172,19 @@ class LongRefiner:
             model=run.model(Role.WORKER).name,
         )
 
-    async def _check_models(self, run: Run) -> None:
-        """Fail before the first call if there is no reranker, or an adapter cannot be used."""
+    async def _open_models(self, run: Run) -> list[Run]:
+        """Return the run with the adapter of each step; fail before the first call if one cannot be
+        used, or there is no reranker."""
         if self.scored_by == "reranker" and run.reranker is None:
             raise UsageError("the run has no reranker", "it is to score", "name a --reranker")
-        for role, adapter in (
-            (Role.WORKER, self.structuring_adapter),
-            (Role.SCORER, self.scope_adapter),
-            (Role.WORKER, self.selection_adapter),
-        ):
-            await run.with_adapter(role, adapter)
+        return [
+            await run.with_adapter(Role.WORKER, self.structuring_adapter),
+            await run.with_adapter(Role.SCORER, self.scope_adapter),
+            await run.with_adapter(Role.WORKER, self.selection_adapter),
+        ]
 
     async def _structure(self, documents: Sequence[Document], run: Run) -> list[Article]:
         """Return the trees of the documents that have text: the paper's offline step."""
-        run = await run.with_adapter(Role.WORKER, self.structuring_adapter)
         structurer = Structurer(
             Structuring(self.structuring),  # also given by its name
             self.least_words,
@@ -204,14 +204,12 @@ class LongRefiner:
             return None
         if self.no_query_analysis:
             return 1.0
-        run = await run.with_adapter(Role.SCORER, self.scope_adapter)
         return await estimate_scope(question, run, self.templates.get("scope"))
 
     async def _choose_titles(
         self, question: str, articles: Sequence[Article], run: Run
     ) -> list[tuple[int, ...]]:
         """Return the nodes of each document that the model chose by title."""
-        run = await run.with_adapter(Role.WORKER, self.selection_adapter)
         template = self.templates.get("selection")
 
         async def choose(article: Article) -> tuple[int, ...]:
@@ -247,7 +245,8 @@ You analyse what a question asks for and say how much of a document its answer t
 [Local]: the answer is fixed and narrow, such as a name, a date, a number or a yes or no; a few \
 sentences somewhere in the document settle it.
 [Global]: the answer is broad, such as a summary, an overview, a comparison or an explanation; it \
-takes an understanding of much of the document."""
+takes an understanding of much of the document.
+Reply with [Local] or [Global] alone."""
 
 _SCOPE_EXAMPLES = (
     ("When was the company founded?", LOCAL),
@@ -261,21 +260,17 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
     """Return R_q in [0, 1] from the scorer's odds of the two labels.
 
     0: one place of a document settles the question; 1: it takes the whole document. A scorer
-    without odds is asked for the label; if it names neither, R_q is 0.5. The trace reports both.
-    `template` is the prompt of a user's file; its reply begins with the label in brackets too.
+    without odds after a forced beginning is asked for the label; if it names neither, R_q is 0.5.
+    The trace reports both. `template` is the prompt of a user's file; its reply begins with the
+    label in brackets too.
     """
     scorer = run.model(Role.SCORER)
     messages = scope_messages(question)
     if template is not None:
         messages = template.fill(question=question.strip())
     if Capability.LABELS in scorer.capabilities:
-        try:
+        with suppress(MissingCapability):  # a server that gives odds of the first token alone
             return scope_from_odds((await run.labels(messages, LABELS, forced=FORCED)).odds)
-        except MissingCapability:
-            # A server that gives odds of the first token alone: it must be the label's own.
-            if template is None:
-                odds = await run.labels(scope_messages(question, bare=True), LABELS)
-                return scope_from_odds(odds.odds)
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     said = {0.0: "one place of a document", 1.0: "the whole document", None: "neither label"}[scope]
@@ -283,14 +278,11 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
     return 0.5 if scope is None else scope
 
 
-def scope_messages(question: str, *, bare: bool = False) -> list[Message]:
-    """Return the prompt, examples as turns. `bare` asks for the label without its brackets."""
-    left, right = ("", "") if bare else ("[", "]")
-    task = _SCOPE_TASK.replace("[", "").replace("]", "") if bare else _SCOPE_TASK
-    task += f"\nReply with {left}Local{right} or {left}Global{right} alone."
-    messages = [Message("system", task)]
+def scope_messages(question: str) -> list[Message]:
+    """Return the prompt, examples as turns."""
+    messages = [Message("system", _SCOPE_TASK)]
     for example, label in _SCOPE_EXAMPLES:
-        messages += [Message("user", example), Message("assistant", f"{left}{label}{right}")]
+        messages += [Message("user", example), Message("assistant", f"[{label}]")]
     return [*messages, Message("user", escape(question.strip()))]
 
 
