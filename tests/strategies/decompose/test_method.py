@@ -18,8 +18,7 @@ from colligate.models.metering import Meter
 from colligate.readers.pointwise import PointwiseReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.decompose import Decompose, QuestionSplit, StepAnswered
-from colligate.strategies.decompose.comparing import End, compare, read_value
-from colligate.strategies.decompose.method import split_question
+from colligate.strategies.decompose.method import Chain, compare, read_value, split_question
 from colligate.strategies.decompose.prompts import check_plan, list_references, read_lines
 from colligate.testing import ScriptedModel
 from support.runs import document, events
@@ -177,7 +176,7 @@ async def test_two_answers_of_no_make_no_yes(make_run, said, told):
         return LabelOdds({"Yes": 0.9, "No": 0.1}, 0.95)
 
     run, _ = make_run([], [], labels=judge)
-    ends = [End(step, step, said) for step in ("What is Red Clay?", "What is Silver Harbour?")]
+    ends = [Chain(step, step, said) for step in ("What is Red Clay?", "What is Silver Harbour?")]
     assert await compare("Are both the same?", *ends, run) == told
 
 
