@@ -318,43 +318,42 @@ async def score_leaves(
     A paragraph is scored under its document's title and its headings. If a reranker fails once a
     call was paid for, the search scores, with a warning.
     """
-    spans = [[article.nodes[leaf].span for leaf in article.leaves] for article in articles]
     passages = [
-        article.document.passage(span)
-        for article, row in zip(articles, spans, strict=True)
-        for span in row
+        article.document.passage(article.nodes[leaf].span)
+        for article in articles
+        for leaf in article.leaves
     ]
     if by == "auto":
         by = "reranker" if await run.suits_reranker(passages) else "search"
+    found: list[float] | None = None
     if by != "search":
         try:
-            scores = iter(await score_relevance(question, passages, run, by))
-            return [[next(scores) for _ in row] for row in spans]
+            found = await score_relevance(question, passages, run, by)
         except ModelError as error:
             run.continue_unranked(error)
-    return await _score_by_search(question, spans, run, mode)
+    if found is None:
+        found = await _score_by_search(question, [each.span for each in passages], run, mode)
+    scores = iter(found)
+    return [[next(scores) for _ in article.leaves] for article in articles]
 
 
 async def _score_by_search(
-    question: str, spans: Sequence[Sequence[Span]], run: Run, mode: SearchMode
-) -> list[list[float]]:
+    question: str, spans: Sequence[Span], run: Run, mode: SearchMode
+) -> list[float]:
     """Return the scores of the passages of a search that paragraphs overlap.
 
     A paragraph has the score of the best one, times the root of the overlap's share of the shorter
     of the two, and 0 if the search found none. The root, because both halves of a good passage are
     good, and a plain share would rank them with the sixtieth passage.
     """
-    names = {span.document_id for row in spans for span in row}
+    names = {span.document_id for span in spans}
     infos = [info for info in await run.sources.documents() if info.id in names]
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
     hits = await run.search(question, k=count, mode=mode, documents=names) if names else []
     by_document: dict[str, list[Hit]] = {}
     for hit in hits:
         by_document.setdefault(hit.passage.document_id, []).append(hit)
-    return [
-        [_score_overlap(span, by_document.get(span.document_id, ())) for span in row]
-        for row in spans
-    ]
+    return [_score_overlap(span, by_document.get(span.document_id, ())) for span in spans]
 
 
 def _score_overlap(leaf: Span, hits: Sequence[Hit]) -> float:

@@ -29,7 +29,7 @@ from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
+from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import ComputedStatement, Quote, locate_statements
@@ -55,7 +55,6 @@ class Status(StrEnum):
     READ = "read"
     EMPTY = "empty"  # it has no passage
     FAILED = "failed"
-    MALFORMED = "malformed"  # its replies cannot be used
     UNREAD = "unread"  # the token budget was spent
 
 
@@ -161,7 +160,7 @@ class DocumentAgent:
         try:
             return await self._report(await self._converse(talk, run), talk, run)
         except ColligateError as error:
-            status = _STATUS.get(type(error), Status.FAILED)
+            status = Status.UNREAD if isinstance(error, BudgetExceeded) else Status.FAILED
             return replace(
                 AgentEnded(info.id, info.full_title, status, problem=str(error)),
                 searches=talk.searches,
@@ -272,9 +271,6 @@ class DocumentAgent:
         )
 
 
-_STATUS = {BudgetExceeded: Status.UNREAD, MalformedOutput: Status.MALFORMED}
-
-
 def _continue(action: AgentAction, told: str, *, last: bool) -> list[Message]:
     """Return the agent's turn and the reply to it; `last`: the agent must finalize next."""
     said = action.model_dump(include={"reasoning", "action", "query"})
@@ -333,7 +329,7 @@ async def read_all(
         else:
             outcome = await agent.read(info, run)
             spent |= outcome.status is Status.UNREAD and not outcome.turns
-            failed += outcome.status in (Status.FAILED, Status.MALFORMED)
+            failed += outcome.status is Status.FAILED
             hopeful |= outcome.status is Status.READ
             if outcome.status is Status.READ:
                 made = _STORED.dump_python(outcome, mode="json")

@@ -216,8 +216,7 @@ def _report(outcomes: Sequence[AgentEnded], run: Run) -> None:
     of: dict[Status, list[AgentEnded]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
-    unread, total = of[Status.UNREAD], len(outcomes)
-    failed = [*of[Status.FAILED], *of[Status.MALFORMED]]
+    unread, failed, total = of[Status.UNREAD], of[Status.FAILED], len(outcomes)
     if known:
         run.emit(Noted(f"{known} of {total} documents were read before the interruption"))
     if unread:
