@@ -6,26 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.prompts import build_attention_prompt
-from colligate.documents import Passage, Span
 from colligate.library.ranking import standardise
 from colligate.strategies.duquad import Signal, contrast
-from colligate.strategies.duquad.signals import (
-    add_up,
-    likelihood_pair,
-    share_weights,
-)
+from colligate.strategies.duquad.signals import add_up
 
 WEIGHTS = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
 
 numbers = st.floats(-100, 100).map(lambda x: round(x, 3))
-
-
-def passage(name: str, title: str, text: str) -> Passage:
-    return Passage(Span(name, 0, len(text)), text, title)
-
-
-PASSAGES = [passage("a", "Ada", "Ada wrote notes."), passage("b", "Bob", "Bob sang.")]
 
 
 def test_contrast_is_to_both_neighbours_inside_and_to_one_at_the_ends():
@@ -60,24 +47,3 @@ def test_the_structural_fusion_score_by_hand():
     share = lambda d: 1 / (1 + math.exp(-d))  # noqa: E731 (of the larger of two that differ by d)
     first = 0.5 * share(0.8) + 1.0 * share(1.0) + 0.5 * share(1.0)
     assert scores == pytest.approx([first, 2.0 - first])
-
-
-def test_a_signal_that_is_missing_gives_its_weight_to_the_others():
-    weights = share_weights(WEIGHTS, [Signal.ATTENTION])
-    assert weights == pytest.approx({Signal.SIMILARITY: 2 / 3, Signal.LIKELIHOOD: 4 / 3})
-    there = {Signal.SIMILARITY: [0.9, 0.1], Signal.LIKELIHOOD: [-1.0, -2.0]}
-    assert sum(add_up(there, weights)) == pytest.approx(2.0)
-    assert share_weights(WEIGHTS, list(Signal)) == {}
-
-
-def test_the_attention_prompt_has_the_question_at_both_ends_and_the_texts_at_the_spans():
-    text, spans = build_attention_prompt(" Who sang? ", PASSAGES)
-    assert text.startswith("Question: Who sang?\n")
-    assert text.endswith("Question: Who sang?")
-    assert [text[a:b] for a, b in spans] == ["Ada\nAda wrote notes.", "Bob\nBob sang."]
-
-
-def test_the_likelihood_is_of_the_question_after_the_passage():
-    prefix, continuation = likelihood_pair("Who sang?", PASSAGES[1])
-    assert continuation == "Who sang?"
-    assert prefix.startswith("Bob\nBob sang.")

@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -91,25 +90,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
         kept[scope] = {node.title for node in weighed.nodes if node.kept and node.title}
     assert "Machines" in kept[1.0]
     assert "Machines" not in kept[0.0]
-
-
-async def test_a_reranker_scores_every_leaf(make_run):
-    class Wheel:
-        name = "wheel"
-
-        async def score(self, query, texts):
-            return [10.0 if "nine tons" in text else -3.0 for text in texts]
-
-        async def aclose(self):
-            pass
-
-    refined, run, _ = await refine(make_run, sparse(budget=34, least_words=5), reranker=Wheel())
-    assert "nine tons" in refined.text
-    assert run.meter.report().scoring_passes > 4
-    Wheel.language = "de"
-    english = (replace(MILL, language="en"),)
-    _, run, _ = await refine(make_run, sparse(), documents=english, reranker=Wheel())
-    assert "wheel" not in {call.model for call in run.meter.calls}
 
 
 # Query analysis
