@@ -1,8 +1,13 @@
 import pytest
 
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.agent import list_statements
-from colligate.strategies.spd_rag.prompts import AgentAction, LastAction, WriteTodos, agent_messages
+from colligate.strategies.spd_rag.prompts import (
+    AgentAction,
+    LastAction,
+    WriteTodos,
+    agent_messages,
+    list_statements,
+)
 
 
 def test_tasks_are_taken_once_each_and_without_blanks():

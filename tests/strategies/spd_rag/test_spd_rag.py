@@ -20,8 +20,7 @@ from colligate.library import DocumentInfo
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
-from colligate.strategies.spd_rag.agent import AgentEnded
-from colligate.strategies.spd_rag.method import Planned
+from colligate.strategies.spd_rag.method import AgentEnded, Planned
 from colligate.strategies.spd_rag.synthesis import Grouped, Synthesised
 from colligate.testing import ScriptedModel
 from support.runs import events

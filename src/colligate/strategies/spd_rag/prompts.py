@@ -6,6 +6,7 @@ paper's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import build_messages, enclose, escape, render_question
 from colligate.models import Message
+from colligate.readers.citing import ComputedStatement, Quote
 
 STEPS = {
     "coordinator": ("question",),
@@ -172,6 +174,21 @@ def agent_messages(
     # Not `format`: a title may have braces.
     instruction = _AGENT.replace("{searches}", str(searches)).replace("{document}", name)
     return build_messages(instruction, asked, enclose("tasks", _number(tasks)))
+
+
+_QUOTED = re.compile(r"[“„«\"]([^“”„«»\"]+)[”“»\"]")
+_NUMBER = re.compile(r"\s*\d+[.)]\s+(?:Found:\s*)?")  # as a report's lines begin
+
+
+def list_statements(report: str) -> list[ComputedStatement]:
+    """Return the lines of a report that quote a document, with their quotes."""
+    return [
+        ComputedStatement(
+            quotes=[Quote(quote=quote) for quote in quotes], sentence=_NUMBER.sub("", line, 1)
+        )
+        for line in report.splitlines()
+        if (quotes := _QUOTED.findall(line))
+    ]
 
 
 def _number(tasks: Sequence[str]) -> str:
