@@ -221,6 +221,7 @@ class DualRAG:
         if self.no_entities and not self.ei2:
             sought = _group_by_title(sought[0])
         for each in sought:
+            each.new = knowledge.unseen(self._heading(each), [hit.passage for hit in each.hits])
             redundant = knowledge.count_redundant([best[: self.k] for best in each.ranked])
             run.emit(
                 Gathered(
@@ -230,7 +231,7 @@ class DualRAG:
                     spans=tuple(hit.passage.span for hit in each.hits),
                     scores=tuple(hit.score for hit in each.hits),
                     how=each.how,
-                    unseen=tuple(passage.span for passage in self._unseen(each, knowledge)),
+                    unseen=tuple(passage.span for passage in each.new),
                     redundant=redundant,
                 )
             )
@@ -252,11 +253,6 @@ class DualRAG:
     def _heading(self, sought: _Sought) -> str:
         return _RAW if self.no_outline else sought.entity
 
-    def _unseen(self, sought: _Sought, knowledge: Knowledge) -> list[Passage]:
-        """Return the passages that were not read for the entity yet: D'_e without seen_e."""
-        passages = [hit.passage for hit in sought.hits]
-        return knowledge.unseen(self._heading(sought), passages)
-
     # 2. Progressive knowledge aggregation
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> None:
@@ -264,7 +260,7 @@ class DualRAG:
 
         The summaries beside one that fails are appended before its error is raised.
         """
-        sought = [each for each in sought if self._unseen(each, knowledge)]
+        sought = [each for each in sought if each.new]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         # Merge in the order of the entities, whichever summary came first.
@@ -280,7 +276,7 @@ class DualRAG:
         self, knowledge: Knowledge, run: Run, sought: _Sought
     ) -> tuple[list[Fragment], list[Passage]] | ColligateError:
         """Return k_t^e (equation 9) and the new passages that it is of; or the failure."""
-        passages = self._unseen(sought, knowledge)
+        passages = sought.new
         if self.no_outline:
             raw = (f"{each.full_title}\n{each.text.strip()}" for each in passages)
             spans = ((each.span,) for each in passages)
@@ -310,15 +306,19 @@ class DualRAG:
         return fragments, passages
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Sought:
-    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
+    """An entity, its queries, its best passages D'_e, how they are ranked, what each query found.
+
+    `new` are the passages not read for the entity yet: D'_e without seen_e.
+    """
 
     entity: str
     queries: tuple[str, ...]
     hits: Sequence[Hit]
     how: str
     ranked: Sequence[Sequence[Hit]] = ()
+    new: list[Passage] = field(default_factory=list)
 
 
 async def identify_entities(

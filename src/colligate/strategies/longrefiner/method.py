@@ -155,15 +155,19 @@ class LongRefiner:
         ]
         kept = await refine_to_budget(articles, scores, self.budget, run.model(Role.WORKER))
 
-        for each in zip(articles, titles, local, global_, strict=True):
-            run.emit(_list_scores(*each, scope, kept))
+        weighed = [
+            _list_scores(*each, scope, kept)
+            for each in zip(articles, titles, local, global_, strict=True)
+        ]
+        for each in weighed:
+            run.emit(each)
         spans = tuple(passage.span for passage in kept.passages)
         run.emit(Selected(spans, kept.tokens, self.budget, len(articles)))
         return Refined(
             question=question,
             text=kept.text,
             passages=kept.passages,
-            evidence=_collect_evidence(articles, scores, kept),
+            evidence=_collect_evidence(weighed, kept),
             tokens=kept.tokens,
             budget=self.budget,
             documents=tuple(document.id for document in texts),
@@ -488,18 +492,12 @@ def _list_scores(
     return Weighed(article.document.id, scope, list_titles(article, titles), nodes)
 
 
-def _collect_evidence(
-    articles: Sequence[Article], scores: Sequence[Sequence[float]], kept: RefinedText
-) -> tuple[Evidence, ...]:
+def _collect_evidence(weighed: Sequence[Weighed], kept: RefinedText) -> tuple[Evidence, ...]:
     """Return the kept passages, each with the score of its best paragraph, best first."""
-    leaves = [
-        (article.nodes[leaf].span, row[leaf])
-        for article, row in zip(articles, scores, strict=True)
-        for leaf in article.leaves
-    ]
+    leaves = [node for each in weighed for node in each.nodes if node.level == "paragraph"]
     reason = "its paragraphs are among the best that the budget holds"
     evidence = []
     for passage in kept.passages:
-        best = max(score for span, score in leaves if span.overlaps(passage.span))
+        best = max(leaf.score for leaf in leaves if leaf.span.overlaps(passage.span))
         evidence.append(Evidence(passage.span, best, reason))
     return tuple(sorted(evidence, key=lambda one: -one.score))
