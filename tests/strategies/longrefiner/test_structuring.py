@@ -34,53 +34,27 @@ def drawn(made: Article) -> list[str]:
     return lines
 
 
-def test_two_levels_of_headings_over_paragraphs() -> None:
-    text = """# Lighthouse
-
-A tower with a light.
-
-## History
-
-Fires came first.
-
-### Rome
-
-Ostia had one.
-
-#### Its height
-
-Fifty metres.
-
-### Today
-
-Few are manned.
-
-## Lenses
-
-Fresnel's.
-"""
-    made = build_article(lighthouse(text))
-    assert drawn(made) == [
-        "abstract: abstract",
-        "  - A tower with a light.",
-        "section: History",
-        "  - Fires came first.",
-        "  subsection: Rome",
-        "    - Ostia had one.",
-        "    - Fifty metres.",
-        "  subsection: Today",
-        "    - Few are manned.",
-        "section: Lenses",
-        "  - Fresnel's.",
-    ]
-    assert [made.nodes[leaf].kind for leaf in made.leaves] == [Kind.PARAGRAPH] * 6
-    assert made.leaves_under[2] == (3, 5, 6, 8)
-    assert made.leaves_under[5] == (5,)
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
+        pytest.param(
+            "# Lighthouse\n\nlead\n\n## A\n\none\n\n### I\n\ntwo\n\n#### 1\n\nthree\n\n### II\n\nfour\n\n"
+            "## B\n\nfive",
+            [
+                "abstract: abstract",
+                "  - lead",
+                "section: A",
+                "  - one",
+                "  subsection: I",
+                "    - two",
+                "    - three",
+                "  subsection: II",
+                "    - four",
+                "section: B",
+                "  - five",
+            ],
+            id="two levels of headings over paragraphs",
+        ),
         pytest.param(
             "# Lighthouse\n\n## ACME\n\nlead\n\n### I\n\none\n\n#### 1\n\ntwo\n\n### II\n\nthree",
             [
