@@ -32,7 +32,7 @@ from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_model, open_reranker
 from colligate.readers import pointwise
-from colligate.strategies.decompose.comparing import End, compare
+from colligate.strategies.decompose.method import Chain, compare
 
 SETS = {"log_nq": 90, "log_triviaqa": 60, "log_popqa": 60, "2wiki_sub": 50}
 LIMITS = (0.4, 0.5, 0.55, 0.6, 0.65, 0.7)
@@ -137,7 +137,7 @@ async def measure_chains(data: Path, run: Run, skip: int, limit: int) -> None:
         ends = []
         for step, answer in known[-2:]:
             roots = [q for q, a in known[:-2] if _normalise(a) in _normalise(step)]
-            ends.append(End(roots[0] if roots else step, step, answer))
+            ends.append(Chain(roots[0] if roots else step, step, answer))
         said = await compare(record["question"], ends[0], ends[1], run)
         right = is_right(said, record["answers"])
         counts["right" if right else "wrong" if said else "not told"] += 1

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from colligate.readers.followup import Turn as Turn
     from colligate.settings import Settings as Settings
     from colligate.strategies.longrefiner import LongRefiner as LongRefiner
-    from colligate.strategies.longrefiner import Refiner as Refiner
     from colligate.strategies.rdr2.method import RDR2 as RDR2
     from colligate.sync import Library as Library
     from colligate.sync import ask as ask
@@ -61,7 +60,7 @@ _NAMES = {
     "library.sources": ("Sources",),
     "readers.followup": ("Turn",),
     "settings": ("Settings",),
-    "strategies.longrefiner.method": ("LongRefiner", "Refiner"),
+    "strategies.longrefiner.method": ("LongRefiner",),
     "strategies.rdr2.method": ("RDR2",),
     "sync": ("Library", "ask"),
 }

@@ -28,7 +28,7 @@ from colligate.reporting import require_paths
 from colligate.session import Session, configure
 
 if TYPE_CHECKING:
-    from colligate.strategies.longrefiner import LongRefiner, Refiner
+    from colligate.strategies.longrefiner import LongRefiner
 
 DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
@@ -127,7 +127,7 @@ class Engine(Session):
         question: str,
         paths: Paths = (),
         *,
-        refiner: str | LongRefiner | Refiner = DEFAULT_REFINER,
+        refiner: str | LongRefiner = DEFAULT_REFINER,
         budget: int | None = None,
         on_event: Listener | None = None,
         **limits: Unpack[Limits],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from colligate.core.run import Run
-from colligate.documents import Hit, Passage
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import DocumentInfo, SearchMode
 
@@ -62,6 +62,22 @@ def join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
             score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
             sums[hit.passage.id] = replace(hit, score=score)
     return sorted(sums.values(), key=lambda hit: -hit.score)
+
+
+def join_neighbours(document: Document, parts: Iterable[tuple[int | None, Span]]) -> list[Passage]:
+    """Return parts of a document, each after its section, as passages in their order.
+
+    Neighbours in one section that only blanks separate are one passage.
+    """
+    spans: list[Span] = []
+    before = None
+    for section, span in parts:
+        if spans and section == before and not document.text[spans[-1].end : span.start].strip():
+            spans[-1] = replace(spans[-1], end=span.end)
+        else:
+            spans.append(span)
+        before = section
+    return [document.passage(span) for span in spans]
 
 
 Units = Literal["auto", "documents", "passages"]

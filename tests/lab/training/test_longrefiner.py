@@ -41,7 +41,7 @@ from colligate.lab.training.scores import (
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.models.metering import Meter
-from colligate.strategies.longrefiner import LongRefiner, Refiner
+from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import (
     list_titles,
@@ -309,7 +309,7 @@ async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(mo
 
     async with InMemorySources([bare]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
-        await Refiner(mode="sparse", structuring_tokens=most_tokens).refine("Who?", run)
+        await LongRefiner(mode="sparse", structuring_tokens=most_tokens).refine("Who?", run)
 
     asked = [call.messages for call in model.calls if structures(call)]
     assert asked == list(replies)  # byte by byte, in order

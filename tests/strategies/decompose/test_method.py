@@ -18,8 +18,7 @@ from colligate.models.metering import Meter
 from colligate.readers.pointwise import PointwiseReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.decompose import Decompose, QuestionSplit, StepAnswered
-from colligate.strategies.decompose.comparing import End, compare, read_value
-from colligate.strategies.decompose.method import split_question
+from colligate.strategies.decompose.method import Chain, compare, read_value, split_question
 from colligate.strategies.decompose.prompts import check_plan, list_references, read_lines
 from colligate.testing import ScriptedModel
 from support.runs import document, events
@@ -66,8 +65,7 @@ def ask(request):
 
         def say(call):
             if call.messages[0].content.startswith("You split"):
-                numbered = "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
-                return json.dumps({"steps": plan}) if call.schema else numbered
+                return "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
             quote, short = answers.get(asked_in(call.prompt), ("", ""))
             if isinstance(short, Exception):
                 raise short
@@ -178,7 +176,7 @@ async def test_two_answers_of_no_make_no_yes(make_run, said, told):
         return LabelOdds({"Yes": 0.9, "No": 0.1}, 0.95)
 
     run, _ = make_run([], [], labels=judge)
-    ends = [End(step, step, said) for step in ("What is Red Clay?", "What is Silver Harbour?")]
+    ends = [Chain(step, step, said) for step in ("What is Red Clay?", "What is Silver Harbour?")]
     assert await compare("Are both the same?", *ends, run) == told
 
 
@@ -199,11 +197,10 @@ def test_a_date_is_all_the_days_that_it_may_mean(text, value):
     assert days == value
 
 
-async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
+async def test_a_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
     question = "Who is older, Ann Hall or Ben Cole?"
     reply = "1. When was Ann Hall born?\n2. When was Ben Cole born?"
-    abilities = [Capability.CHAT, Capability.LABELS]
-    run, model = make_run([], [reply], embedder=minilm, capabilities=abilities)
+    run, model = make_run([], [reply], embedder=minilm)
     steps = ["When was Ann Hall born?", "When was Ben Cole born?"]
     assert await split_question(question, run, 5) == steps
     asked = [message.content for message in model.calls[0].messages if message.role == "user"]

@@ -20,6 +20,7 @@ from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
+    Outlined,
     Reasoned,
     Stopped,
     Summarised,
@@ -147,7 +148,7 @@ async def test_free_summaries_are_cited_where_their_words_stand_in_a_document(so
 
 
 async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
-    answer, _, model = await ask()
+    answer, run, model = await ask()
     prompt = model.calls[-1].prompt
     assert "#### Ada Mercer\n\nAda Mercer was born in Lund." in outline_in(prompt)
     assert "Missing: In which country is Lund?" in prompt
@@ -155,6 +156,11 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
     assert "It has a cathedral." in prompt
     assert "“Silver Harbour”" in answer.evidence[0].reason
+    first = events(run, Outlined)[0].to_json()["entities"][0]  # as the page reads it
+    assert (first["name"], first["fragments"][0].keys()) == (
+        "Silver Harbour",
+        {"text", "spans", "located"},
+    )
 
 
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
@@ -229,7 +235,7 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
         return "hm" if "<entity>Lund" in call.prompt else {"statements": facts_in(call.prompt)}
 
     knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary), rounds=1)
-    assert list(knowledge.outline.entities) == ["Ada Mercer"]
+    assert list(knowledge.entities) == ["Ada Mercer"]
     readable = {event.entity: event.readable for event in events(run, Summarised)}
     assert readable == {"Ada Mercer": True, "Lund": False}
     assert any("Lund" in warning for warning in run.warnings)
@@ -291,7 +297,7 @@ async def test_without_entities_the_thought_is_the_query_and_titles_are_the_enti
     assert events(run, Identified)[0].queries == (
         ("Missing: Who was the director of Silver Harbour?",),
     )
-    assert {"Silver Harbour", "Ada Mercer", "Lund"} <= set(knowledge.outline.entities)
+    assert {"Silver Harbour", "Ada Mercer", "Lund"} <= set(knowledge.entities)
 
 
 async def test_with_ei2_the_model_writes_the_one_query(learn):
@@ -300,7 +306,7 @@ async def test_with_ei2_the_model_writes_the_one_query(learn):
     assert events(run, Identified)[0].queries == (("Who was the director of Silver Harbour?",),)
     prompts = [call.prompt for call in model.calls if kind(call) == "Query"]
     assert not any("<outline>" in prompt for prompt in prompts)
-    assert {*knowledge.outline.entities} == {knowledge.question}
+    assert {*knowledge.entities} == {knowledge.question}
     _, run, model = await learn(World(Query="prose"), ei2=True, rounds=1)
     (event,) = events(run, Identified)
     assert not event.readable

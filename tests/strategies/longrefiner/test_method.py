@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -9,7 +8,7 @@ from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
-from colligate.strategies.longrefiner import LongRefiner, Refiner
+from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.longrefiner.method import Selected, Weighed
 from colligate.strategies.longrefiner.structuring import Structured
 from support.documents import make
@@ -44,7 +43,7 @@ QUESTION = "Who built the mill?"
 
 
 def sparse(**fields):
-    return Refiner(mode="sparse", **fields)
+    return LongRefiner(**({"mode": "sparse", "documents": None} | fields))
 
 
 def choose(*titles: str):
@@ -93,25 +92,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
     assert "Machines" not in kept[0.0]
 
 
-async def test_a_reranker_scores_every_leaf(make_run):
-    class Wheel:
-        name = "wheel"
-
-        async def score(self, query, texts):
-            return [10.0 if "nine tons" in text else -3.0 for text in texts]
-
-        async def aclose(self):
-            pass
-
-    refined, run, _ = await refine(make_run, sparse(budget=34, least_words=5), reranker=Wheel())
-    assert "nine tons" in refined.text
-    assert run.meter.report().scoring_passes > 4
-    Wheel.language = "de"
-    english = (replace(MILL, language="en"),)
-    _, run, _ = await refine(make_run, sparse(), documents=english, reranker=Wheel())
-    assert "wheel" not in {call.model for call in run.meter.calls}
-
-
 # Query analysis
 
 
@@ -132,14 +112,13 @@ async def test_without_label_odds_the_model_is_asked_for_the_label(make_run, lab
     assert any(note in event.text for event in events(run, Noted))
 
 
-async def test_a_server_that_cannot_be_forced_is_asked_for_the_bare_label(make_run):
+async def test_a_server_that_cannot_be_forced_is_asked_for_the_label(make_run):
     def label(messages, labels, forced):
-        if forced:
-            raise MissingCapability("it cannot begin a reply")
-        return LabelOdds({"Local": 0.25, "Global": 0.75}, mass=1.0)
+        raise MissingCapability("it cannot begin a reply")
 
-    refined, _, _ = await refine(make_run, sparse(), labels=label)
-    assert refined.scope == 0.75
+    say = lambda call: "[Global]" if call.max_tokens < 20 else "[]"  # noqa: E731
+    refined, _, _ = await refine(make_run, sparse(), say, labels=label)
+    assert refined.scope == 1.0
 
 
 async def test_ablations(make_run):
@@ -192,7 +171,7 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
         return write_skeleton(MILL) if cut else "['Machines']"
 
     settings = [f"prompts={tmp_path / 'prompts.toml'}", "structuring=model", "mode=sparse"]
-    strategy = set_parameters(Refiner, settings)
+    strategy = set_parameters(LongRefiner, settings)
     _, run, model = await refine(make_run, strategy, say, labels=label)
     ((forced, (system, user)),) = scoped
     assert (forced, system.content, user.content) == ("[", "Analyse it.", f"<{QUESTION}>")

@@ -33,9 +33,6 @@ def test_the_question_comes_last_and_the_reply_begins_with_its_bracket() -> None
     *shots, last = scope_messages(" Who signed? ")
     assert last.content == "Who signed?"
     assert {m.content for m in shots if m.role == "assistant"} == {"[Local]", "[Global]"}
-    bare = scope_messages("Who signed?", bare=True)
-    assert {m.content for m in bare if m.role == "assistant"} == {"Local", "Global"}
-    assert all("[" not in m.content for m in bare)
 
 
 # LS of paragraphs, from a search

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, Structure, Tree, TreeBuilder
+from colligate.documents import Basis, Document, Kind, Node, Structure, Tree, TreeBuilder
 from colligate.documents.sentences import word_spans
 from colligate.strategies.longrefiner.structuring import (
+    LEVELS,
     Article,
-    ArticleNode,
-    Level,
     build_article,
     split_parts,
 )
@@ -28,60 +27,34 @@ def drawn(made: Article) -> list[str]:
     lines = []
     for node in made.nodes:
         depth[node.id] = depth[node.parent] + 1
-        said = f"{node.level}: {node.title}"
-        if node.level is Level.PARAGRAPH:
+        said = f"{LEVELS[node.level]}: {node.title}"
+        if node.kind is Kind.PARAGRAPH:
             said = f"- {made.document.slice(node.span)}"
         lines.append(f"{'  ' * depth[node.parent]}{said}")
     return lines
 
 
-def test_two_levels_of_headings_over_paragraphs() -> None:
-    text = """# Lighthouse
-
-A tower with a light.
-
-## History
-
-Fires came first.
-
-### Rome
-
-Ostia had one.
-
-#### Its height
-
-Fifty metres.
-
-### Today
-
-Few are manned.
-
-## Lenses
-
-Fresnel's.
-"""
-    made = build_article(lighthouse(text))
-    assert drawn(made) == [
-        "abstract: abstract",
-        "  - A tower with a light.",
-        "section: History",
-        "  - Fires came first.",
-        "  subsection: Rome",
-        "    - Ostia had one.",
-        "    - Fifty metres.",
-        "  subsection: Today",
-        "    - Few are manned.",
-        "section: Lenses",
-        "  - Fresnel's.",
-    ]
-    assert [made.nodes[leaf].level for leaf in made.leaves] == [Level.PARAGRAPH] * 6
-    assert made.leaves_under[2] == (3, 5, 6, 8)
-    assert made.leaves_under[5] == (5,)
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
+        pytest.param(
+            "# Lighthouse\n\nlead\n\n## A\n\none\n\n### I\n\ntwo\n\n#### 1\n\nthree\n\n### II\n\nfour\n\n"
+            "## B\n\nfive",
+            [
+                "abstract: abstract",
+                "  - lead",
+                "section: A",
+                "  - one",
+                "  subsection: I",
+                "    - two",
+                "    - three",
+                "  subsection: II",
+                "    - four",
+                "section: B",
+                "  - five",
+            ],
+            id="two levels of headings over paragraphs",
+        ),
         pytest.param(
             "# Lighthouse\n\n## ACME\n\nlead\n\n### I\n\none\n\n#### 1\n\ntwo\n\n### II\n\nthree",
             [
@@ -219,7 +192,7 @@ def test_an_article_is_a_tree_that_leaves_out_no_text(blocks: list[str], flat: b
     assert [node.id for node in made.nodes] == list(range(len(made.nodes)))
     assert walked(made) == [node.id for node in made.nodes]
     for node in made.nodes:
-        assert (node.level is Level.PARAGRAPH) == (not node.children)
+        assert (node.kind is Kind.PARAGRAPH) == (not node.children)
         inside = [made.nodes[child] for child in node.children]
         assert all(child.parent == node.id and node.span.contains(child.span) for child in inside)
         assert made.leaves_under[node.id] == tuple(
@@ -244,7 +217,7 @@ def walked(made: Article) -> list[int]:
     return under([node.id for node in made.nodes if node.parent is None])
 
 
-def lineage(made: Article, node: ArticleNode) -> list[ArticleNode]:
+def lineage(made: Article, node: Node) -> list[Node]:
     return [node, *([] if node.parent is None else lineage(made, made.nodes[node.parent]))]
 
 

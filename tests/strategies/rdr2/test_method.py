@@ -213,15 +213,6 @@ async def test_a_block_longer_than_the_window_is_shown_from_its_beginning(make_r
 # Ablations
 
 
-async def test_without_the_router_what_was_found_is_accepted(sources, make_run):
-    (routing,), routed, model = await route(sources, make_run, [], no_router=True)
-    assert not model.calls
-    assert not routed
-    assert [p.text for p in routing.tree.extract_passages(routing.answers)] == [
-        "In 2003 the park opened the Superman tower."
-    ]
-
-
 async def test_without_structure_or_content_less_is_shown(sources, make_run):
     _, (event,), _ = await route(sources, make_run, refuse, no_structure=True)
     assert "==Rides==" not in event.shown

@@ -58,11 +58,6 @@ def test_a_refused_merge_blocks_all_that_are_built_on_it():
     assert group_by_tokens([50, 49, 1], tree, 100) == ((0, 1, 2),)
 
 
-def test_where_no_two_fit_together_all_are_forced_into_one_group():
-    found = group_texts([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [80, 90, 70], 100)
-    assert found == ((0, 1, 2),)
-
-
 def test_thousands_of_texts_are_grouped_in_bounded_memory():
     vectors = np.random.default_rng(1).random((5000, 64), dtype=np.float32)
     tracemalloc.start()

@@ -20,8 +20,7 @@ from colligate.library import DocumentInfo
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
-from colligate.strategies.spd_rag.agent import AgentEnded, AgentTurn
-from colligate.strategies.spd_rag.method import Planned
+from colligate.strategies.spd_rag.method import AgentEnded, Planned
 from colligate.strategies.spd_rag.synthesis import Grouped, Synthesised
 from colligate.testing import ScriptedModel
 from support.runs import events
@@ -165,7 +164,7 @@ async def test_the_calls_are_those_of_the_papers_algorithm(paper, make_run):
             queries.append((query, k, mode, *documents))
             return await Stations.search(self, query, k=k, documents=documents)
 
-    strategy = SPDRAG(concurrency=1, merge_tokens=250, whole=False)
+    strategy = SPDRAG(concurrency=1, merge_tokens=250)
     if paper:
         strategy = set_parameters(SPDRAG, [*(f"{k}={v}" for k, v in SPDRAG.PAPER.items())])
         object.__setattr__(strategy, "concurrency", 1)
@@ -203,7 +202,7 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
     assert [c.quote for c in answer.citations] == [
         f"Station {n} recorded {n + 10} millimetres of rain." for n in range(4)
     ]
-    assert by_role(model) == {"coordinator": 1, "agent": 4, "reader": 1}
+    assert by_role(model) == {"coordinator": 1, "agent": 8, "reader": 1}
     best = answer.evidence[0]
     assert (best.score, best.reason) == (0.9, "found by the agent of 'Station 0'")
     assert answer.short == "all of it"
@@ -211,16 +210,8 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
     (planned,) = events(run, Planned)
     assert (planned.tasks, planned.documents) == (("Note the rain in March.",), 4)
     assert [e.done for e in events(run, Progressed)] == [0, 1, 2, 3, 4]
-    assert {(e.status, e.searches, e.turns) for e in events(run, AgentEnded)} == {("read", 0, 1)}
+    assert {(e.status, e.searches, e.turns) for e in events(run, AgentEnded)} == {("read", 1, 2)}
     assert all(e.sources[0].document_id == e.document for e in events(run, AgentEnded))
-
-
-@pytest.mark.parametrize("reaches", [True, False])
-async def test_the_question_reaches_the_agents_unless_switched_off(reaches, make_run):
-    async with InMemorySources([station(1)]) as sources:
-        run, model = make_run(sources, gauges)
-        await SPDRAG(mode="sparse", question_reaches=reaches).answer(QUESTION, run)
-    assert all((QUESTION in call.prompt) is reaches for call in agent_calls(model))
 
 
 async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
@@ -229,7 +220,7 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
         worker = ScriptedModel(gauges, name="cheap", capabilities=reader.capabilities)
         run.models = {**run.models, Role.WORKER: worker}
         await SPD.answer(QUESTION, run)
-    assert by_role(worker) == {"agent": 2}
+    assert by_role(worker) == {"agent": 4}
     assert by_role(reader) == {"coordinator": 1, "reader": 1}
     for call in agent_calls(worker):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
@@ -262,7 +253,7 @@ LONG = "# Station 7\n\n" + "\n\n".join(
     f"## Part {n}\n\nStation {n} recorded {n + 10} millimetres of {word}. " + f"{word} fell. " * 60
     for n, word in enumerate(WORDS)
 )
-ONE = SPDRAG(mode="sparse", k=1, whole=False)
+ONE = SPDRAG(mode="sparse", k=1)
 
 
 @pytest.fixture
@@ -276,34 +267,6 @@ async def long():
 def agent_says(*replies):
     said = iter(replies)
     return lambda call: next(said) if who(call) == "agent" else gauges(call)
-
-
-@pytest.mark.parametrize(
-    ("fields", "window", "searches"),
-    [
-        ({}, None, 0),
-        ({}, 8192, 0),
-        ({"whole": False}, None, 1),
-        ({"evidence_tokens": 250}, None, 1),  # five times these are less than the document
-        ({"agent_tokens": 400, "searches": 20}, 2100, 1),
-    ],
-    ids=["whole", "fits the window", "switched off", "longer than its searches", "too long"],
-)
-async def test_a_document_that_fits_is_shown_at_once(fields, window, searches, long, make_run):
-    run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        gauges, "worker", capabilities=reader.capabilities, context_tokens=window
-    )
-    run.models = {**run.models, Role.WORKER: worker}
-    answer = await SPDRAG(mode="sparse", **fields).answer(QUESTION, run)
-    (ended,) = events(run, AgentEnded)
-    assert (ended.searches, ended.turns) == (searches, searches + 1)
-    assert answer.found
-    assert ("You see all of it." in worker.calls[0].prompt) is (not searches)
-    assert events(run, AgentTurn)[0].stage == {"read": ["long"]}
-    if not searches:
-        assert len(answer.citations) == len(WORDS)
-        assert "search" not in worker.calls[0].prompt
 
 
 async def test_an_agent_that_never_ends_gets_five_searches_and_must_finalize(long, make_run):
@@ -375,7 +338,7 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
         context_tokens=1500,
     )
     run.models = {**run.models, Role.WORKER: worker}
-    small = SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1, whole=False)
+    small = SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1)
     await small.answer(QUESTION, run)
     assert 0 < len(shown(worker.calls[-1].prompt)) < 4
     assert [event.status for event in events(run, AgentEnded)] == ["read"]
@@ -458,7 +421,7 @@ async def test_a_forced_group_beyond_the_window_keeps_the_most_relevant_and_says
 async def test_a_report_that_does_not_fit_costs_no_report_that_does(make_run):
     def say(call):
         reply = gauges(call)
-        if who(call) == "agent" and "Station 1" in call.prompt:
+        if who(call) == "agent" and "Station 1" in call.prompt and shown(call.prompt):
             said = json.loads(reply)
             report = said["findings"] + "\n2. Found: " + "much " * 20_000
             return json.dumps({**said, "findings": report, "relevance": 1.0})
@@ -538,7 +501,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     assert events(again, Planned)[0].kept
     kept = {event.title: event for event in events(again, AgentEnded) if event.kept}
     assert done <= set(kept) < {f"Station {n}" for n in range(60)}
-    assert all(asked[title] == 1 for title in kept)
+    assert all(asked[title] == 2 for title in kept)  # a search and the report
     assert all(event.findings[0].places for event in kept.values())
     said = [event.text for event in events(again, Noted)]
     assert f"{len(kept)} of 60 documents were read before the interruption" in said
@@ -569,7 +532,7 @@ async def test_what_a_failure_left_unread_is_read_when_the_same_is_asked_again(
 async def test_no_more_documents_are_under_way_than_allowed(most, make_run):
     sources = Stations(40)
     run, _ = make_run(sources, gauges)
-    await SPDRAG(concurrency=most, whole=False).answer(QUESTION, run)
+    await SPDRAG(concurrency=most).answer(QUESTION, run)
     assert 1 <= sources.most_open <= most
 
 
@@ -615,7 +578,7 @@ async def test_memory_stays_flat_while_documents_are_read(make_run):
         return await Stations.search(sources, query, **inside)
 
     sources.search = search
-    await SPDRAG(form="short", most_calls=None, whole=False).answer(QUESTION, run)
+    await SPDRAG(form="short", most_calls=None).answer(QUESTION, run)
     # Bytes a document: its report, its finding and the span, and caches of bounded size.
     assert sizes[500] / 200 < 20_000
 

@@ -24,7 +24,7 @@ from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.core.units import rank_documents
-from colligate.documents import Document, Span
+from colligate.documents import Document, Kind, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.sentences import MOST_WORDS
 from colligate.documents.tokens import estimate_tokens
@@ -40,7 +40,6 @@ from colligate.models import Capability, Completion, Message, Role
 from colligate.strategies.longrefiner.method import (
     FORCED,
     LongRefiner,
-    Refiner,
     has_parts,
     scope_messages,
 )
@@ -53,8 +52,8 @@ from colligate.strategies.longrefiner.selection import (
 )
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
+    LEVELS,
     Article,
-    Level,
     Structurer,
     Structuring,
     limit_skeleton,
@@ -87,7 +86,7 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         searches=SELECTION in tasks,
         reads=SELECTION in tasks,
     )
-    prompts_of = (LongRefiner, Refiner, Label)
+    prompts_of = (LongRefiner, Label)
     method = CuratedMethod(LongRefiner.name, tasks, needs, prompts_of, asdict(settings))
     async with open_curation(request, on_event, method) as context:
 
@@ -151,11 +150,11 @@ async def _ask_teacher(
 async def _select(
     question: Question, document: str, settings: CurationSettings, run: Run
 ) -> CuratedItem:
-    """Ask which titles of a document help, as `Refiner` asks."""
+    """Ask which titles of a document help, as `LongRefiner` asks."""
     structurer = Structurer(
         settings.structuring,
-        Refiner.least_words,
-        Refiner.most_words,
+        LongRefiner.least_words,
+        LongRefiner.most_words,
         settings.structuring_tokens,
     )
     article = await structurer.structure(await run.document(document), run)
@@ -192,7 +191,7 @@ class CurationSettings:
     edge_words: int = 8  # of each end of a paragraph, as the instruction says
     joined_words: int = 20  # paragraphs of fewer are joined, as in the paper's labels
     recovered: float = 0.99  # of the text, or the pair is discarded
-    documents: int = LongRefiner.documents
+    documents: int = 8  # as the strategy
     mode: SearchMode = LongRefiner.mode
     structuring: Structuring = Structuring.HEADINGS  # the teacher writes no structure by default
     outline_tokens: int = LongRefiner.outline_tokens
@@ -414,8 +413,4 @@ def selection_sample(
 
 def _nodes(article: Article) -> list[list[str]]:
     """Return level and title of all nodes but the paragraphs."""
-    return [
-        [node.level.value, node.title]
-        for node in article.nodes
-        if node.level is not Level.PARAGRAPH
-    ]
+    return [[LEVELS[node.level], node.title] for node in article.nodes if node.kind is Kind.SECTION]

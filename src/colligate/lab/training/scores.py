@@ -18,7 +18,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from colligate.core.prompts import Reasoning
-from colligate.documents import Document, Span, Tree
+from colligate.documents import Document, Kind, Node, Span, Tree
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord
 from colligate.lab.bench.metrics.short_answers import word_overlap
@@ -40,9 +40,8 @@ from colligate.strategies.longrefiner.selection import TITLES_TOKENS, parse_titl
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
     COVERAGE,
+    LEVELS,
     Article,
-    ArticleNode,
-    Level,
     structuring_messages,
 )
 from colligate.strategies.rdr2.method import RDR2
@@ -220,7 +219,7 @@ def make_plain_document(text: str) -> Document:
 def rebuild_outline(sample: Sample) -> Article:
     """Rebuild the document of a selection sample, without text, for `parse_titles`."""
     nodes = tuple(
-        ArticleNode(place, Level(level), title, Span("text", 0, 0))
+        Node(place, Kind.SECTION, LEVELS.index(level), title, Span("text", 0, 0))
         for place, (level, title) in enumerate(sample.meta["nodes"])
     )
     return Article(make_plain_document(""), nodes)

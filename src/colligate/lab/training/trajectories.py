@@ -23,7 +23,7 @@ from colligate.core.events import Event, Noted
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, Knowledge
 from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
@@ -137,7 +137,7 @@ def replay(
     `rename` returns the name of an entity in the outline: entities of the same name share their
     knowledge, and None leaves an entity out.
     """
-    outline = KnowledgeOutline()
+    outline = Knowledge("")
     thoughts: list[str] = []
     for step in steps:
         before = tuple(thoughts)

@@ -3,7 +3,7 @@
 Read `method` first, then `knowledge` and `prompts`.
 """
 
-from colligate.strategies.dualrag.knowledge import Knowledge, KnowledgeOutline
+from colligate.strategies.dualrag.knowledge import Knowledge
 from colligate.strategies.dualrag.method import DualRAG
 
-__all__ = ["DualRAG", "Knowledge", "KnowledgeOutline"]
+__all__ = ["DualRAG", "Knowledge"]

@@ -20,6 +20,9 @@ from colligate.models import Message, Role
 NOTHING = "(nothing yet)"
 """What a prompt shows for an outline without knowledge."""
 
+ELSE = "else"
+"""The name that collects what belongs to no entity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
@@ -41,65 +44,6 @@ class Entity:
     seen: set[str] = field(default_factory=set)
 
 
-@dataclass
-class KnowledgeOutline:
-    """The knowledge of one run by entity, in the order they were first known; it only grows."""
-
-    entities: dict[str, Entity] = field(default_factory=dict)
-
-    def unseen(self, name: str, passages: Iterable[Passage]) -> list[Passage]:
-        """Return the passages that were not read for this entity yet."""
-        seen = self.entities[name].seen if name in self.entities else set()
-        return [passage for passage in passages if passage.id not in seen]
-
-    def merge(
-        self, name: str, fragments: Sequence[Fragment], passages: Iterable[Passage]
-    ) -> tuple[Fragment, ...]:
-        """Append what is known of an entity (equation 10) from these passages; return what is new.
-
-        A repeated statement is kept once, with the spans of both. A fragment is new if it rests on
-        words that were not in the outline before. An entity without knowledge is not kept, and its
-        passages may be read for it again.
-        """
-        if not fragments and name not in self.entities:
-            return ()
-        known = {span for _, each in self.entries for span in each.spans}
-        new = []
-        entity = self.entities.setdefault(name, Entity())
-        entity.seen.update(passage.id for passage in passages)
-        for fragment in fragments:
-            if not all(any(old.contains(span) for old in known) for span in fragment.spans):
-                new.append(fragment)
-                known.update(fragment.spans)
-            _append(entity.fragments, fragment)
-        return tuple(new)
-
-    def render(self, *, without: int = 0, flat: bool = False) -> str:
-        """Return blocks of `#### entity` and what is known of it; `flat` has no headings.
-
-        `without` leaves out so many fragments: the first of each entity in turn, so that every
-        entity keeps its newest ones.
-        """
-        left_out = {id(fragment) for _, fragment in self.entries[:without]}
-        blocks = []
-        for name, entity in self.entities.items():
-            texts = [each.text for each in entity.fragments if id(each) not in left_out]
-            if texts:
-                blocks += [*([] if flat else [f"#### {name}"]), *texts]
-        return escape("\n\n".join(dict.fromkeys(blocks) if flat else blocks)) or NOTHING
-
-    @property
-    def size(self) -> int:
-        """The number of fragments."""
-        return sum(len(entity.fragments) for entity in self.entities.values())
-
-    @property
-    def entries(self) -> list[tuple[str, Fragment]]:
-        """All fragments with their entities, the first of every entity before the second of any."""
-        turns = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
-        return [entry for turn in turns for entry in turn if entry is not None]
-
-
 def _append(fragments: list[Fragment], fragment: Fragment) -> None:
     """Add a fragment, or add its spans to the one with the same text."""
     for place, other in enumerate(fragments):
@@ -114,10 +58,6 @@ def _bare(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-ELSE = "else"
-"""The name that collects what belongs to no entity."""
-
-
 class Stop(StrEnum):
     """Why the rounds ended."""
 
@@ -128,27 +68,64 @@ class Stop(StrEnum):
 
 @dataclass
 class Knowledge:
-    """The outline K, the thoughts R, the passages that were read, and why the rounds ended.
+    """The knowledge by entity (the outline K), the thoughts R, and why the rounds ended.
 
-    `found` are the passages that any query had among its best. `flat` shows the outline without its
+    The outline only grows; `entities` are in the order they were first known. `passages` were
+    read, `found` are those that any query had among its best. `flat` shows the outline without its
     entities.
     """
 
     question: str
     flat: bool = False
-    outline: KnowledgeOutline = field(default_factory=KnowledgeOutline)
+    entities: dict[str, Entity] = field(default_factory=dict)
     thoughts: list[str] = field(default_factory=list)
     passages: dict[str, Passage] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
     rounds: int = 0
     stop: Stop = Stop.BUDGET  # until the rounds end by themselves
 
-    def merge(
-        self, name: str, fragments: Sequence[Fragment], passages: Sequence[Passage]
-    ) -> tuple[Fragment, ...]:
-        """Add knowledge of an entity from passages to the outline; return the new fragments."""
+    def unseen(self, name: str, passages: Iterable[Passage]) -> list[Passage]:
+        """Return the passages that were not read for this entity yet."""
+        seen = self.entities[name].seen if name in self.entities else set()
+        return [passage for passage in passages if passage.id not in seen]
+
+    def merge(self, name: str, fragments: Sequence[Fragment], passages: Sequence[Passage]) -> None:
+        """Append what is known of an entity (equation 10) from these passages.
+
+        A repeated statement is kept once, with the spans of both. An entity without knowledge is
+        not kept, and its passages may be read for it again.
+        """
         self.passages.update((passage.id, passage) for passage in passages)
-        return self.outline.merge(name, fragments, passages)
+        if fragments or name in self.entities:
+            entity = self.entities.setdefault(name, Entity())
+            entity.seen.update(passage.id for passage in passages)
+            for fragment in fragments:
+                _append(entity.fragments, fragment)
+
+    def render(self, *, without: int = 0) -> str:
+        """Return blocks of `#### entity` and what is known of it.
+
+        `without` leaves out so many fragments: the first of each entity in turn, so that every
+        entity keeps its newest ones.
+        """
+        left_out = {id(fragment) for _, fragment in self.entries[:without]}
+        blocks = []
+        for name, entity in self.entities.items():
+            texts = [each.text for each in entity.fragments if id(each) not in left_out]
+            if texts:
+                blocks += [*([] if self.flat else [f"#### {name}"]), *texts]
+        return escape("\n\n".join(dict.fromkeys(blocks) if self.flat else blocks)) or NOTHING
+
+    @property
+    def size(self) -> int:
+        """The number of fragments."""
+        return sum(len(entity.fragments) for entity in self.entities.values())
+
+    @property
+    def entries(self) -> list[tuple[str, Fragment]]:
+        """All fragments with their entities, the first of every entity before the second of any."""
+        turns = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
+        return [entry for turn in turns for entry in turn if entry is not None]
 
     def count_redundant(self, found: Sequence[Sequence[Hit]]) -> int:
         """Return how many queries found nothing that an earlier query had not; remember what they
@@ -168,9 +145,9 @@ class Knowledge:
         schema: type[BaseModel] | None = None,
     ) -> str:
         """Return the outline for a prompt; if it does not fit, without its oldest fragments."""
-        without, size = 0, self.outline.size
+        without, size = 0, self.size
         while True:
-            text = self.outline.render(without=without, flat=self.flat)
+            text = self.render(without=without)
             room = await run.room(Role.READER, prompt(text), max_tokens, schema=schema)
             if room is None or room >= 0 or without == size:
                 break
@@ -182,7 +159,7 @@ class Knowledge:
     @property
     def stated(self) -> list[Stated]:
         """The located statements of the outline with their places, as an answer can cite them."""
-        located = dict.fromkeys(each for _, each in self.outline.entries if each.located)
+        located = dict.fromkeys(each for _, each in self.entries if each.located)
         return [
             Stated(each.text, tuple(Place(span, "outline") for span in each.spans))
             for each in located
@@ -201,7 +178,7 @@ class Knowledge:
         window = model.context_tokens
         left = tokens if window is None else min(tokens, window // 4)
         shown: dict[Passage, list[str]] = {}
-        for name, fragment in self.outline.entries:
+        for name, fragment in self.entries:
             for span in fragment.spans:
                 around = next(each for each in self.passages.values() if each.span.contains(span))
                 part = around
@@ -221,7 +198,7 @@ class Knowledge:
             Shown(passage, float(len(names)), _reason(names)) for passage, names in shown.items()
         ]
         notes = [render_thoughts(self.thoughts)] if self.thoughts else []
-        if tokens and outline and self.outline.size:
+        if tokens and outline and self.size:
             most = 0 if window is None else window - window // 4
             text = await self.render_outline(run, lambda text: [Message("user", text)], most)
             notes.insert(0, f"<outline>\n{text}\n</outline>")
@@ -230,7 +207,7 @@ class Knowledge:
     @property
     def shown_entities(self) -> list[str]:
         """The entities that prompts name; none if the outline is flat."""
-        return [] if self.flat else [name for name in self.outline.entities if name != ELSE]
+        return [] if self.flat else [name for name in self.entities if name != ELSE]
 
     @property
     def latest(self) -> str:

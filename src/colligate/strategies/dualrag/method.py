@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form
-from colligate.core.events import Event, pluralize
+from colligate.core.events import Event, pluralize, to_plain
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -137,7 +137,7 @@ class DualRAG:
         if not any(info.passages for info in await run.sources.documents()):
             return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run)
-        if self.reader_tokens and not knowledge.outline.size:
+        if self.reader_tokens and not knowledge.size:
             run.warn("nothing was learnt from the documents: the outline is empty")
             return finish(refused, Cited("", (), ()), run)
         kept = not self.no_outline
@@ -156,7 +156,7 @@ class DualRAG:
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
-        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.outline.size):
+        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.size):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
@@ -221,6 +221,7 @@ class DualRAG:
         if self.no_entities and not self.ei2:
             sought = _group_by_title(sought[0])
         for each in sought:
+            each.new = knowledge.unseen(self._heading(each), [hit.passage for hit in each.hits])
             redundant = knowledge.count_redundant([best[: self.k] for best in each.ranked])
             run.emit(
                 Gathered(
@@ -230,7 +231,7 @@ class DualRAG:
                     spans=tuple(hit.passage.span for hit in each.hits),
                     scores=tuple(hit.score for hit in each.hits),
                     how=each.how,
-                    unseen=tuple(passage.span for passage in self._unseen(each, knowledge)),
+                    unseen=tuple(passage.span for passage in each.new),
                     redundant=redundant,
                 )
             )
@@ -252,11 +253,6 @@ class DualRAG:
     def _heading(self, sought: _Sought) -> str:
         return _RAW if self.no_outline else sought.entity
 
-    def _unseen(self, sought: _Sought, knowledge: Knowledge) -> list[Passage]:
-        """Return the passages that were not read for the entity yet: D'_e without seen_e."""
-        passages = [hit.passage for hit in sought.hits]
-        return knowledge.outline.unseen(self._heading(sought), passages)
-
     # 2. Progressive knowledge aggregation
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> None:
@@ -264,19 +260,15 @@ class DualRAG:
 
         The summaries beside one that fails are appended before its error is raised.
         """
-        sought = [each for each in sought if self._unseen(each, knowledge)]
+        sought = [each for each in sought if each.new]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
-        new: list[Fragment] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
             if not isinstance(summary, ColligateError):
-                new += knowledge.merge(self._heading(each), *summary)
-        outline = tuple(
-            OutlineEntity(name, tuple(entity.fragments))
-            for name, entity in knowledge.outline.entities.items()
-        )
-        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+                knowledge.merge(self._heading(each), *summary)
+        outline = {name: tuple(each.fragments) for name, each in knowledge.entities.items()}
+        run.emit(Outlined(knowledge.rounds + 1, outline))
         if failed := [each for each in summaries if isinstance(each, ColligateError)]:
             raise failed[0]
 
@@ -284,7 +276,7 @@ class DualRAG:
         self, knowledge: Knowledge, run: Run, sought: _Sought
     ) -> tuple[list[Fragment], list[Passage]] | ColligateError:
         """Return k_t^e (equation 9) and the new passages that it is of; or the failure."""
-        passages = self._unseen(sought, knowledge)
+        passages = sought.new
         if self.no_outline:
             raw = (f"{each.full_title}\n{each.text.strip()}" for each in passages)
             spans = ((each.span,) for each in passages)
@@ -314,15 +306,19 @@ class DualRAG:
         return fragments, passages
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Sought:
-    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
+    """An entity, its queries, its best passages D'_e, how they are ranked, what each query found.
+
+    `new` are the passages not read for the entity yet: D'_e without seen_e.
+    """
 
     entity: str
     queries: tuple[str, ...]
     hits: Sequence[Hit]
     how: str
     ranked: Sequence[Sequence[Hit]] = ()
+    new: list[Passage] = field(default_factory=list)
 
 
 async def identify_entities(
@@ -500,30 +496,26 @@ class Summarised(Event):
 
 
 @dataclass(frozen=True)
-class OutlineEntity:
-    """An entity of the outline."""
-
-    name: str
-    fragments: tuple[Fragment, ...]
-
-
-@dataclass(frozen=True)
 class Outlined(Event):
-    """The outline after a round; `new` are the fragments from words not known before."""
+    """The outline after a round: the fragments of each entity."""
 
     round: int
-    entities: tuple[OutlineEntity, ...]
-    new: tuple[Fragment, ...]
+    entities: Mapping[str, tuple[Fragment, ...]]
 
     def line(self) -> str:
-        fragments = pluralize(sum(len(each.fragments) for each in self.entities), "fragment")
-        entities = pluralize(len(self.entities), "entity", "entities")
-        return f"the outline has {fragments}, {len(self.new)} new, of {entities}"
+        fragments = pluralize(sum(map(len, self.entities.values())), "fragment")
+        return (
+            f"the outline has {fragments} of {pluralize(len(self.entities), 'entity', 'entities')}"
+        )
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
-        fragments = (each for entity in self.entities for each in entity.fragments)
+        fragments = (each for known in self.entities.values() for each in known)
         return {"outlined": [span.document_id for each in fragments for span in each.spans]}
+
+    def to_json(self) -> dict[str, Any]:
+        known = [{"name": name, "fragments": to_plain(f)} for name, f in self.entities.items()]
+        return {**super().to_json(), "entities": known}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def reasoner_messages(
     thoughts: Sequence[str],
     template: PromptTemplate | None = None,
 ) -> list[Message]:
-    """Return the Reasoner's prompt; `outline` is a `KnowledgeOutline.render()`."""
+    """Return the Reasoner's prompt; `outline` is a `Knowledge.render()`."""
     if template:
         return template.fill(question=question, outline=outline, thoughts="\n".join(thoughts))
     return build_messages(_REASONER, render_state(question, outline, thoughts))

@@ -3,6 +3,6 @@
 Read `method` first, then `structuring`, `skeleton` and `selection`.
 """
 
-from colligate.strategies.longrefiner.method import LongRefiner, Refiner
+from colligate.strategies.longrefiner.method import LongRefiner
 
-__all__ = ["LongRefiner", "Refiner"]
+__all__ = ["LongRefiner"]

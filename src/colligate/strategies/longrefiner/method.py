@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -28,7 +29,7 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
-from colligate.documents import Document, Hit, Span
+from colligate.documents import Document, Hit, Kind, Span
 from colligate.documents.sentences import MOST_WORDS
 from colligate.errors import BudgetExceeded, MissingCapability, ModelError, UsageError
 from colligate.library.sources import SearchMode
@@ -42,21 +43,23 @@ from colligate.strategies.longrefiner.selection import (
     refine_to_budget,
     selection_messages,
 )
-from colligate.strategies.longrefiner.structuring import Article, Structurer, Structuring
+from colligate.strategies.longrefiner.structuring import LEVELS, Article, Structurer, Structuring
 
 Scorer = Literal["auto", "search", "reranker", "embedder", "bm25"]
 """Who scores paragraphs; `auto`: the run's reranker, or the search without one."""
 
 
 @dataclass(frozen=True)
-class Refiner:
-    """Compress documents to `budget` tokens by their structure, without answering.
+class LongRefiner:
+    """Keep the parts of the best documents that the question needs, then read them.
 
-    The scorer gives R_q, the worker structures and chooses titles. A structure that the model gave
-    is stored for later questions. `prompts` (`core.prompt_files`) has `scope`, `structuring` and
-    `selection`. The `no_...` fields are the paper's ablations (Table 3).
+    Documents are ranked by their best passage (MaxP) and compressed to `budget` tokens by their
+    structure. The scorer gives R_q, the worker structures and chooses titles. A structure that the
+    model gave is stored for later questions. `prompts` (`core.prompt_files`) has `scope`,
+    `structuring` and `selection`. The `no_...` fields are the paper's ablations (Table 3).
 
     Attributes:
+        documents: documents that are refined, the best by their best passage; none: all
         budget: tokens that are kept of all documents together
         structuring: where a document's structure comes from: its headings, or chunks if it has none
             (headings), a model (model), or chunks of six sentences (chunks); auto: its headings, or
@@ -75,7 +78,7 @@ class Refiner:
         no_global: choose no titles: the scores of the text alone
     """
 
-    name: ClassVar[str] = "refining"
+    name: ClassVar[str] = "longrefiner"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
     calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {
@@ -84,6 +87,7 @@ class Refiner:
         "most_words": "100000",
     }
 
+    documents: int | None = 8  # section 4.1
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
     structuring: Structuring = Structuring.AUTO  # the paper: model, for all documents
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense, as LongRAG
@@ -96,6 +100,7 @@ class Refiner:
     structuring_adapter: str | None = None
     selection_adapter: str | None = None
     prompts: str | None = None
+    form: Form = Form.SHORT
 
     no_query_analysis: bool = False  # R_q is 1
     no_global: bool = False
@@ -104,25 +109,37 @@ class Refiner:
     def __post_init__(self) -> None:
         apply_prompts(self, _PROMPTS)
         require_min(self, budget=0, least_words=1, most_words=self.least_words)
-        require_min(self, structuring_tokens=1, outline_tokens=1)
+        require_min(self, structuring_tokens=1, outline_tokens=1, documents=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Find, refine, read."""
+        shown: list[Shown] = []
+        with reserve_for_answer(run, lambda: run.meter.calls):
+            refined = await self.refine(question, run)
+            kept = {each.span: each for each in refined.evidence}
+            found = ((passage, kept[passage.span]) for passage in refined.passages)
+            shown += (Shown(passage, each.score, each.reason) for passage, each in found)
+        return await run.read(question, shown, form=self.form)
 
     async def refine(
         self, question: str, run: Run, *, documents: Sequence[str] | None = None
     ) -> Refined:
-        """Keep what the question needs of the documents.
+        """Keep what the question needs of the documents, without answering.
 
-        They are named by id, best first; without any, all in view in their order.
+        They are named by id, best first; without any, the best ones in view, or all in their order.
         """
+        if documents is None and self.documents is not None:
+            documents = await rank_documents(question, run, self.documents, self.mode)
         if documents is None:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
-        await self._check_models(run)
-        articles = await self._structure(texts, run)
+        structurer, scorer, chooser = await self._open_models(run)
+        articles = await self._structure(texts, structurer)
         scope: float | None = None
         titles: list[tuple[int, ...]] = [()] * len(articles)
         try:
-            scope = await self._analyse_query(question, articles, run)
-            titles = await self._choose_titles(question, articles, run)
+            scope = await self._analyse_query(question, articles, scorer)
+            titles = await self._choose_titles(question, articles, chooser)
         except (BudgetExceeded, ModelError) as error:
             if isinstance(error, MissingCapability) or not run.meter.calls:
                 raise
@@ -138,15 +155,19 @@ class Refiner:
         ]
         kept = await refine_to_budget(articles, scores, self.budget, run.model(Role.WORKER))
 
-        for each in zip(articles, titles, local, global_, strict=True):
-            run.emit(_list_scores(*each, scope, kept))
+        weighed = [
+            _list_scores(*each, scope, kept)
+            for each in zip(articles, titles, local, global_, strict=True)
+        ]
+        for each in weighed:
+            run.emit(each)
         spans = tuple(passage.span for passage in kept.passages)
         run.emit(Selected(spans, kept.tokens, self.budget, len(articles)))
         return Refined(
             question=question,
             text=kept.text,
             passages=kept.passages,
-            evidence=_collect_evidence(articles, scores, kept),
+            evidence=_collect_evidence(weighed, kept),
             tokens=kept.tokens,
             budget=self.budget,
             documents=tuple(document.id for document in texts),
@@ -155,20 +176,19 @@ class Refiner:
             model=run.model(Role.WORKER).name,
         )
 
-    async def _check_models(self, run: Run) -> None:
-        """Fail before the first call if there is no reranker, or an adapter cannot be used."""
+    async def _open_models(self, run: Run) -> list[Run]:
+        """Return the run with the adapter of each step; fail before the first call if one cannot be
+        used, or there is no reranker."""
         if self.scored_by == "reranker" and run.reranker is None:
             raise UsageError("the run has no reranker", "it is to score", "name a --reranker")
-        for role, adapter in (
-            (Role.WORKER, self.structuring_adapter),
-            (Role.SCORER, self.scope_adapter),
-            (Role.WORKER, self.selection_adapter),
-        ):
-            await run.with_adapter(role, adapter)
+        return [
+            await run.with_adapter(Role.WORKER, self.structuring_adapter),
+            await run.with_adapter(Role.SCORER, self.scope_adapter),
+            await run.with_adapter(Role.WORKER, self.selection_adapter),
+        ]
 
     async def _structure(self, documents: Sequence[Document], run: Run) -> list[Article]:
         """Return the trees of the documents that have text: the paper's offline step."""
-        run = await run.with_adapter(Role.WORKER, self.structuring_adapter)
         structurer = Structurer(
             Structuring(self.structuring),  # also given by its name
             self.least_words,
@@ -188,14 +208,12 @@ class Refiner:
             return None
         if self.no_query_analysis:
             return 1.0
-        run = await run.with_adapter(Role.SCORER, self.scope_adapter)
         return await estimate_scope(question, run, self.templates.get("scope"))
 
     async def _choose_titles(
         self, question: str, articles: Sequence[Article], run: Run
     ) -> list[tuple[int, ...]]:
         """Return the nodes of each document that the model chose by title."""
-        run = await run.with_adapter(Role.WORKER, self.selection_adapter)
         template = self.templates.get("selection")
 
         async def choose(article: Article) -> tuple[int, ...]:
@@ -218,44 +236,6 @@ _PROMPTS = {
 """The prompts that a user's file may have, with the texts that each must show."""
 
 
-@dataclass(frozen=True)
-class LongRefiner(Refiner):
-    """Keep the parts of the best documents that the question needs, then read them.
-
-    Documents are ranked by their best passage (MaxP).
-
-    Attributes:
-        documents: documents that are refined, the best by their best passage
-    """
-
-    name: ClassVar[str] = "longrefiner"
-
-    documents: int = 8  # section 4.1
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, documents=1)
-
-    async def refine(
-        self, question: str, run: Run, *, documents: Sequence[str] | None = None
-    ) -> Refined:
-        """Refine as `Refiner` does; without documents, the best ones in view."""
-        if documents is None:
-            documents = await rank_documents(question, run, self.documents, self.mode)
-        return await super().refine(question, run, documents=documents)
-
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Find, refine, read."""
-        shown: list[Shown] = []
-        with reserve_for_answer(run, lambda: run.meter.calls):
-            refined = await self.refine(question, run)
-            kept = {each.span: each for each in refined.evidence}
-            found = ((passage, kept[passage.span]) for passage in refined.passages)
-            shown += (Shown(passage, each.score, each.reason) for passage, each in found)
-        return await run.read(question, shown, form=self.form)
-
-
 # 1. Query analysis (section 3.1)
 
 LOCAL, GLOBAL = "Local", "Global"
@@ -269,7 +249,8 @@ You analyse what a question asks for and say how much of a document its answer t
 [Local]: the answer is fixed and narrow, such as a name, a date, a number or a yes or no; a few \
 sentences somewhere in the document settle it.
 [Global]: the answer is broad, such as a summary, an overview, a comparison or an explanation; it \
-takes an understanding of much of the document."""
+takes an understanding of much of the document.
+Reply with [Local] or [Global] alone."""
 
 _SCOPE_EXAMPLES = (
     ("When was the company founded?", LOCAL),
@@ -283,21 +264,17 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
     """Return R_q in [0, 1] from the scorer's odds of the two labels.
 
     0: one place of a document settles the question; 1: it takes the whole document. A scorer
-    without odds is asked for the label; if it names neither, R_q is 0.5. The trace reports both.
-    `template` is the prompt of a user's file; its reply begins with the label in brackets too.
+    without odds after a forced beginning is asked for the label; if it names neither, R_q is 0.5.
+    The trace reports both. `template` is the prompt of a user's file; its reply begins with the
+    label in brackets too.
     """
     scorer = run.model(Role.SCORER)
     messages = scope_messages(question)
     if template is not None:
         messages = template.fill(question=question.strip())
     if Capability.LABELS in scorer.capabilities:
-        try:
+        with suppress(MissingCapability):  # a server that gives odds of the first token alone
             return scope_from_odds((await run.labels(messages, LABELS, forced=FORCED)).odds)
-        except MissingCapability:
-            # A server that gives odds of the first token alone: it must be the label's own.
-            if template is None:
-                odds = await run.labels(scope_messages(question, bare=True), LABELS)
-                return scope_from_odds(odds.odds)
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     said = {0.0: "one place of a document", 1.0: "the whole document", None: "neither label"}[scope]
@@ -305,14 +282,11 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
     return 0.5 if scope is None else scope
 
 
-def scope_messages(question: str, *, bare: bool = False) -> list[Message]:
-    """Return the prompt, examples as turns. `bare` asks for the label without its brackets."""
-    left, right = ("", "") if bare else ("[", "]")
-    task = _SCOPE_TASK.replace("[", "").replace("]", "") if bare else _SCOPE_TASK
-    task += f"\nReply with {left}Local{right} or {left}Global{right} alone."
-    messages = [Message("system", task)]
+def scope_messages(question: str) -> list[Message]:
+    """Return the prompt, examples as turns."""
+    messages = [Message("system", _SCOPE_TASK)]
     for example, label in _SCOPE_EXAMPLES:
-        messages += [Message("user", example), Message("assistant", f"{left}{label}{right}")]
+        messages += [Message("user", example), Message("assistant", f"[{label}]")]
     return [*messages, Message("user", escape(question.strip()))]
 
 
@@ -348,43 +322,42 @@ async def score_leaves(
     A paragraph is scored under its document's title and its headings. If a reranker fails once a
     call was paid for, the search scores, with a warning.
     """
-    spans = [[article.nodes[leaf].span for leaf in article.leaves] for article in articles]
     passages = [
-        article.document.passage(span)
-        for article, row in zip(articles, spans, strict=True)
-        for span in row
+        article.document.passage(article.nodes[leaf].span)
+        for article in articles
+        for leaf in article.leaves
     ]
     if by == "auto":
         by = "reranker" if await run.suits_reranker(passages) else "search"
+    found: list[float] | None = None
     if by != "search":
         try:
-            scores = iter(await score_relevance(question, passages, run, by))
-            return [[next(scores) for _ in row] for row in spans]
+            found = await score_relevance(question, passages, run, by)
         except ModelError as error:
             run.continue_unranked(error)
-    return await _score_by_search(question, spans, run, mode)
+    if found is None:
+        found = await _score_by_search(question, [each.span for each in passages], run, mode)
+    scores = iter(found)
+    return [[next(scores) for _ in article.leaves] for article in articles]
 
 
 async def _score_by_search(
-    question: str, spans: Sequence[Sequence[Span]], run: Run, mode: SearchMode
-) -> list[list[float]]:
+    question: str, spans: Sequence[Span], run: Run, mode: SearchMode
+) -> list[float]:
     """Return the scores of the passages of a search that paragraphs overlap.
 
     A paragraph has the score of the best one, times the root of the overlap's share of the shorter
     of the two, and 0 if the search found none. The root, because both halves of a good passage are
     good, and a plain share would rank them with the sixtieth passage.
     """
-    names = {span.document_id for row in spans for span in row}
+    names = {span.document_id for span in spans}
     infos = [info for info in await run.sources.documents() if info.id in names]
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
     hits = await run.search(question, k=count, mode=mode, documents=names) if names else []
     by_document: dict[str, list[Hit]] = {}
     for hit in hits:
         by_document.setdefault(hit.passage.document_id, []).append(hit)
-    return [
-        [_score_overlap(span, by_document.get(span.document_id, ())) for span in row]
-        for row in spans
-    ]
+    return [_score_overlap(span, by_document.get(span.document_id, ())) for span in spans]
 
 
 def _score_overlap(leaf: Span, hits: Sequence[Hit]) -> float:
@@ -504,7 +477,7 @@ def _list_scores(
     nodes = tuple(
         NodeScore(
             span=node.span,
-            level=node.level,
+            level="paragraph" if node.kind is Kind.PARAGRAPH else LEVELS[node.level],
             title=node.title,
             local_score=local[node.id],
             global_score=global_[node.id],
@@ -519,18 +492,12 @@ def _list_scores(
     return Weighed(article.document.id, scope, list_titles(article, titles), nodes)
 
 
-def _collect_evidence(
-    articles: Sequence[Article], scores: Sequence[Sequence[float]], kept: RefinedText
-) -> tuple[Evidence, ...]:
+def _collect_evidence(weighed: Sequence[Weighed], kept: RefinedText) -> tuple[Evidence, ...]:
     """Return the kept passages, each with the score of its best paragraph, best first."""
-    leaves = [
-        (article.nodes[leaf].span, row[leaf])
-        for article, row in zip(articles, scores, strict=True)
-        for leaf in article.leaves
-    ]
+    leaves = [node for each in weighed for node in each.nodes if node.level == "paragraph"]
     reason = "its paragraphs are among the best that the budget holds"
     evidence = []
     for passage in kept.passages:
-        best = max(score for span, score in leaves if span.overlaps(passage.span))
+        best = max(leaf.score for leaf in leaves if leaf.span.overlaps(passage.span))
         evidence.append(Evidence(passage.span, best, reason))
     return tuple(sorted(evidence, key=lambda one: -one.score))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -17,13 +17,14 @@ from rapidfuzz import fuzz, process, utils
 
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, render_question
-from colligate.documents import Passage, Span
+from colligate.core.units import join_neighbours
+from colligate.documents import Kind, Passage
 from colligate.documents.sentences import word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import ChatModel, Message
 from colligate.models.structured import repair_json
-from colligate.strategies.longrefiner.skeleton import ABSTRACT, same_title
-from colligate.strategies.longrefiner.structuring import Article, ArticleNode, Level
+from colligate.strategies.longrefiner.skeleton import same_title
+from colligate.strategies.longrefiner.structuring import Article
 
 # Titles: the model sees title, abstract and headings, not the text under them
 
@@ -69,20 +70,20 @@ def render_outline(article: Article, *, most_tokens: int | None = None) -> str:
 
     If it has more than `most_tokens`, sub-sections are left out from the end, then sections.
     """
-    lines: list[tuple[Level | None, str]] = [(None, f"Title: {_one_line(article.document.title)}")]
+    lines = [(0, f"Title: {_one_line(article.document.title)}")]
     sections = subsections = 0
     for node in article.nodes:
-        if node.level is Level.SECTION:
+        if node.level == 1:
             sections, subsections = sections + 1, 0
-            lines.append((node.level, f"Section{sections}: {_one_line(node.title)}"))
-        elif node.level is Level.SUBSECTION:
+            lines.append((1, f"Section{sections}: {_one_line(node.title)}"))
+        elif node.level == 2:
             subsections += 1
-            lines.append((node.level, f"Subsection{subsections}: {_one_line(node.title)}"))
+            lines.append((2, f"Subsection{subsections}: {_one_line(node.title)}"))
     if most_tokens is not None:
         used = sum(estimate_tokens(line) + 1 for _, line in lines)
-        for level in (Level.SUBSECTION, Level.SECTION):
+        for level in (2, 1):
             for i in reversed(range(len(lines))):
-                if used > most_tokens and lines[i][0] is level:
+                if used > most_tokens and lines[i][0] == level:
                     used -= estimate_tokens(lines[i][1]) + 1
                     del lines[i]
     return "\n".join(line for _, line in lines)
@@ -109,16 +110,11 @@ def find_unknown_titles(reply: str, article: Article) -> tuple[str, ...]:
 
 def list_titles(article: Article, ids: Iterable[int]) -> tuple[str, ...]:
     """Return the titles of these nodes."""
-    return tuple(_title(article.nodes[i]) for i in ids)
+    return tuple(article.nodes[i].title for i in ids)
 
 
 def _find_titles(article: Article) -> dict[int, str]:
-    nodes = (node for node in article.nodes if node.level is not Level.PARAGRAPH)
-    return {node.id: _title(node) for node in nodes}
-
-
-def _title(node: ArticleNode) -> str:
-    return ABSTRACT if node.level is Level.ABSTRACT else node.title
+    return {node.id: node.title for node in article.nodes if node.kind is Kind.SECTION}
 
 
 def _match_title(name: str, titles: Mapping[int, str]) -> set[int]:
@@ -179,15 +175,11 @@ def _iterate_strings(value: Any) -> Iterator[str]:
 
 
 def _render_abstract(article: Article, most_tokens: int) -> str:
-    found = [node for node in article.nodes if node.level is Level.ABSTRACT]
+    found = [n for n in article.nodes if n.kind is Kind.SECTION and n.level == 0]
     text = _one_line(" ".join(article.document.slice(node.span) for node in found))
     if estimate_tokens(text) <= most_tokens:
         return text or "none"
-    # There are at most as many tokens as characters, and about four characters to one: cut, look.
-    cut = text[: max(0, most_tokens) * 6]
-    while cut and estimate_tokens(cut) > most_tokens:
-        cut = cut[: len(cut) * 9 // 10]
-    return cut.rstrip() + " …"
+    return f"{text[: _count_characters(text, most_tokens)]} …"
 
 
 # Nodes: the best that a budget holds, in the tokens of a model
@@ -221,7 +213,7 @@ async def refine_to_budget(
     room = budget
     while room > 0:
         selection = select_nodes(articles, scores, room, counts.__getitem__)
-        found = tuple(p for each in extract_passages(articles, selection) for p in each)
+        found = tuple(extract_passages(articles, selection))
         text = render_selection(articles, selection)
         if not found:
             cut = cut_best_paragraph(articles, scores, room)
@@ -242,16 +234,12 @@ async def _count(texts: Sequence[str], model: ChatModel, counts: dict[str, int])
     return len(spans)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The chosen paragraphs of each article, in document order, and the tokens of their text.
+Selection = Sequence[Sequence[int]]
+"""The chosen paragraphs of each article, in document order.
 
-    A node all of whose paragraphs are chosen is chosen too (Appendix A.4): the headings above any
-    chosen paragraph are always written.
-    """
-
-    chosen: tuple[tuple[int, ...], ...]
-    tokens: int
+A node all of whose paragraphs are chosen is chosen too (Appendix A.4): the headings above any
+chosen paragraph are always written.
+"""
 
 
 def select_nodes(
@@ -288,7 +276,7 @@ def select_nodes(
                 met = True
         if met:
             break
-    return Selection(tuple(tuple(sorted(leaves)) for leaves in chosen), used)
+    return [sorted(leaves) for leaves in chosen]
 
 
 def cut_best_paragraph(
@@ -306,12 +294,15 @@ def cut_best_paragraph(
         return None
     _, rank, leaf = min(ranked)
     document, span = articles[rank].document, articles[rank].nodes[leaf].span
-    text = document.slice(span)
+    length = _count_characters(document.slice(span), budget)
+    return document.passage(replace(span, end=span.start + length)) if length else None
+
+
+def _count_characters(text: str, most_tokens: int) -> int:
+    """Return the characters of the first words of a text that have at most so many tokens."""
     ends = [end for _, end in word_spans(text)]
-    words = bisect_right(ends, budget, key=lambda end: estimate_tokens(text[:end]))
-    if words == 0:
-        return None
-    return document.passage(Span(document.id, span.start, span.start + ends[words - 1]))
+    words = bisect_right(ends, most_tokens, key=lambda end: estimate_tokens(text[:end]))
+    return ends[words - 1] if words else 0
 
 
 # The text
@@ -328,7 +319,7 @@ def render_selection(articles: Sequence[Article], selection: Selection) -> str:
     the way to it, each once and marked by its depth ("##" the outermost).
     """
     texts: list[str] = []
-    for article, chosen in zip(articles, selection.chosen, strict=True):
+    for article, chosen in zip(articles, selection, strict=True):
         found: dict[int, str] = {}
         for leaf in chosen:
             found.update(_find_texts(article, leaf))
@@ -363,22 +354,16 @@ def _find_texts(article: Article, leaf: int) -> dict[int, str]:
     return texts
 
 
-def extract_passages(articles: Sequence[Article], selection: Selection) -> list[list[Passage]]:
-    """Return what was chosen as passages of each article: neighbours in one section are one."""
-    found: list[list[Passage]] = []
-    for article, chosen in zip(articles, selection.chosen, strict=True):
-        document = article.document
-        spans: list[Span] = []
-        last: ArticleNode | None = None
-        for node in (article.nodes[leaf] for leaf in chosen):
-            gap = document.text[last.span.end : node.span.start] if last else ""
-            if last and last.parent == node.parent and not gap.strip():
-                spans[-1] = Span(document.id, spans[-1].start, node.span.end)
-            else:
-                spans.append(node.span)
-            last = node
-        found.append([document.passage(span) for span in spans])
-    return found
+def extract_passages(articles: Sequence[Article], selection: Selection) -> list[Passage]:
+    """Return what was chosen as passages: neighbours in one section are one."""
+    return [
+        passage
+        for article, chosen in zip(articles, selection, strict=True)
+        for passage in join_neighbours(
+            article.document,
+            ((node.parent, node.span) for node in (article.nodes[leaf] for leaf in chosen)),
+        )
+    ]
 
 
 def _one_line(text: str) -> str:

@@ -21,7 +21,7 @@ from colligate.core.fit import split_by_tokens
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.documents import Document, Span, Tree, flat_tree
+from colligate.documents import Document, Kind, Node, Span, Tree, flat_tree
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import (
     LEAST_WORDS,
@@ -73,7 +73,7 @@ COVERAGE = 0.5
 
 @dataclass(frozen=True)
 class Structurer:
-    """Structures documents; the fields are those of `Refiner`."""
+    """Structures documents; the fields are those of `LongRefiner`."""
 
     source: Structuring
     least_words: int
@@ -196,43 +196,25 @@ def structuring_messages(text: str) -> list[Message]:
 # The article: a document as it is scored
 
 
-class Level(StrEnum):
-    """The kind of a node."""
-
-    ABSTRACT = "abstract"
-    SECTION = "section"
-    SUBSECTION = "subsection"
-    PARAGRAPH = "paragraph"
-
-
-@dataclass(frozen=True, slots=True)
-class ArticleNode:
-    """One node of an `Article`.
-
-    `id` is its place in `Article.nodes`. `span` goes from its heading, or from its first paragraph
-    if the text has no heading for it, to the end of its last paragraph. `parent` is None at the
-    top.
-    """
-
-    id: int
-    level: Level
-    title: str
-    span: Span
-    parent: int | None = None
-    children: tuple[int, ...] = ()
+LEVELS = ("abstract", "section", "subsection")
+"""The names of the levels of a node that is no paragraph."""
 
 
 @dataclass(frozen=True)
 class Article:
-    """The nodes of a document in pre-order; those without children are its paragraphs."""
+    """The nodes of a document in pre-order; those without children are its paragraphs.
+
+    There is no root: `parent` is None at the top. The span of a section goes from its heading, or
+    from its first paragraph if the text has no heading for it, to the end of its last paragraph.
+    """
 
     document: Document
-    nodes: tuple[ArticleNode, ...]
+    nodes: tuple[Node, ...]
 
     @cached_property
     def leaves(self) -> tuple[int, ...]:
         """The ids of all paragraphs, in document order."""
-        return tuple(node.id for node in self.nodes if node.level is Level.PARAGRAPH)
+        return tuple(node.id for node in self.nodes if node.kind is Kind.PARAGRAPH)
 
     @cached_property
     def leaves_under(self) -> tuple[tuple[int, ...], ...]:
@@ -274,7 +256,7 @@ class _Owner(NamedTuple):
     """A future section: `key` identifies it, `start` is where its heading begins, if it has one."""
 
     key: int
-    level: Level
+    level: int
     title: str
     start: int | None = None
 
@@ -283,8 +265,7 @@ _Owners = tuple[_Owner, ...]
 """The sections around a stretch of text, outermost first."""
 
 _Leaf = tuple[_Owners, Span]
-_ABSTRACT: _Owners = (_Owner(-1, Level.ABSTRACT, ABSTRACT),)
-_LEVELS = (Level.SECTION, Level.SUBSECTION)
+_ABSTRACT: _Owners = (_Owner(-1, 0, ABSTRACT),)
 
 
 def _assign_sections(document: Document, tree: Tree) -> list[_Leaf]:
@@ -295,9 +276,9 @@ def _assign_sections(document: Document, tree: Tree) -> list[_Leaf]:
     for node in tree:
         owners = _ABSTRACT if node.parent is None else around[node.parent]
         depth = 0 if owners == _ABSTRACT else len(owners)
-        if node.id in sections and depth < len(_LEVELS):
+        if node.id in sections and depth < 2:
             start = None if node.heading is None else node.heading.start
-            owner = _Owner(node.id, _LEVELS[depth], node.title, start)
+            owner = _Owner(node.id, depth + 1, node.title, start)
             owners = (*owners, owner) if depth else (owner,)
         around.append(owners)
         # Text outside all sections belongs to the section before it.
@@ -348,13 +329,13 @@ def _chunk(document: Document, least_words: int, most_words: int) -> list[_Leaf]
 
     if len(word_spans(document.text)) <= min(most_words, MOST_WORDS):
         return [((), span) for span in cut(document.span(0, len(document)))]
-    owners = (_Owner(-1, Level.SECTION, document.title),)
+    owners = (_Owner(-1, 1, document.title),)
     return [(owners, span) for chunk in SixSentences()(document) for span in cut(chunk)]
 
 
 def _build(document: Document, leaves: Sequence[_Leaf]) -> Article:
     """Make the nodes of paragraphs in order; a section begins with its first paragraph."""
-    nodes: list[ArticleNode] = []
+    nodes: list[Node] = []
     placed: dict[int, int] = {}
     for owners, leaf in leaves:
         parent = None
@@ -363,11 +344,12 @@ def _build(document: Document, leaves: Sequence[_Leaf]) -> Article:
                 start = leaf.start if owner.start is None else min(owner.start, leaf.start)
                 span = Span(document.id, start, leaf.end)
                 placed[owner.key] = len(nodes)
-                nodes.append(ArticleNode(len(nodes), owner.level, owner.title, span, parent))
+                made = Node(len(nodes), Kind.SECTION, owner.level, owner.title, span, parent=parent)
+                nodes.append(made)
             parent = placed[owner.key]
             span = replace(nodes[parent].span, end=leaf.end)
             nodes[parent] = replace(nodes[parent], span=span)
-        nodes.append(ArticleNode(len(nodes), Level.PARAGRAPH, "", leaf, parent))
+        nodes.append(Node(len(nodes), Kind.PARAGRAPH, 0, "", leaf, parent=parent))
     children: list[list[int]] = [[] for _ in nodes]
     for node in nodes:
         if node.parent is not None:

@@ -33,7 +33,6 @@ from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.rdr2.router import (
     Routed,
     RouterDecision,
-    enclosing_router_messages,
     parse_enclosed_router_reply,
     parse_router_reply,
     router_messages,
@@ -108,8 +107,7 @@ class RDR2:
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        hits = await self._retrieve(question, run)
-        routings = await self._open(run, hits)
+        hits, routings = await self._open(question, run)
         with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._walk(question, router, each) for each in routings)
         routed = self._assemble(hits, routings)
@@ -126,16 +124,16 @@ class RDR2:
     async def route(self, question: str, run: Run, hits: Sequence[Hit]) -> list[Routing]:
         """Route the documents of these passages, in the order of the best."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        routings = await self._open(run, hits)
+        _, routings = await self._open(question, run, hits)
         await gather(self._walk(question, router, each) for each in routings)
         return routings
 
-    async def _retrieve(self, question: str, run: Run) -> list[Hit]:
-        """Return the chunks c_i (equation 1)."""
-        return await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-
-    async def _open(self, run: Run, hits: Sequence[Hit]) -> list[Routing]:
-        """Return the trees of the documents d_i, with the chunks found in each."""
+    async def _open(
+        self, question: str, run: Run, hits: Sequence[Hit] | None = None
+    ) -> tuple[Sequence[Hit], list[Routing]]:
+        """Return the chunks c_i, and the trees of their documents d_i with them (equation 1)."""
+        if hits is None:
+            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         by_document: dict[str, Routing] = {}
         for hit in hits:
             name = hit.passage.document_id
@@ -146,7 +144,7 @@ class RDR2:
                 )
                 by_document[name] = Routing(tree, hit.score)
             by_document[name].chunks.append(hit.passage.span)
-        return list(by_document.values())
+        return hits, list(by_document.values())
 
     async def _walk(self, question: str, run: Run, routing: Routing) -> None:
         """Route one document: show the subtrees of its chunks, then the headings to expand."""
@@ -253,18 +251,16 @@ class RDR2:
         reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.reply_tokens)
         # Of a reply that was cut the last number may lack a digit.
         text = reply.text.rpartition("\n")[0] if reply.cut else reply.text
-        decision = _FORMS[self.reply][1](text, view)
+        parse = parse_enclosed_router_reply if self.reply == "enclosed" else parse_router_reply
+        decision = parse(text, view)
         run.emit(
             Routed(
+                **vars(decision),
                 document=view.tree.document.id,
                 round=round_,
                 expanded=heading,
                 highlighted=view.highlighted,
                 shown=view.text,
-                verdict=decision.verdict,
-                actions=decision.actions,
-                rejected=decision.rejected,
-                dropped=decision.dropped,
                 cut=reply.cut,
             )
         )
@@ -291,7 +287,7 @@ class RDR2:
         """Return the router's prompt: the one of the user's file, or that of the form."""
         if template := self.templates.get("router"):
             return template.fill(question=question.strip(), document=shown)
-        return _FORMS[self.reply][0](question, shown)
+        return router_messages(question, shown, enclosed=self.reply == "enclosed")
 
     def _assemble(
         self, hits: Sequence[Hit], routings: Sequence[Routing]
@@ -317,12 +313,6 @@ class RDR2:
                 evidence = [Evidence(span, score, routing.explain(span, rank)) for span in spans]
                 made[text] = Shown(passage, score, routing.explain(passage.span, rank)), evidence
         return made
-
-
-_FORMS = {
-    "tagged": (router_messages, parse_router_reply),
-    "enclosed": (enclosing_router_messages, parse_enclosed_router_reply),
-}
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from colligate.core.events import Event, pluralize
-from colligate.core.prompts import escape, render_question
+from colligate.core.prompts import enclose, render_question
 from colligate.models import Message
 from colligate.strategies.rdr2.tree import SubTree
 
@@ -26,29 +26,24 @@ class Tag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A legal action on a node of the subtree."""
+    """An action on a node of the subtree, and the rule that it breaks, if any."""
 
     tag: Tag
     node: int
+    why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An action that breaks a rule, and the rule."""
-
-    tag: Tag
-    node: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RouterDecision:
-    """The decision about one subtree; `dropped` are lines of the reply that are no actions."""
+    """The decision about one subtree; `dropped` are lines of the reply that are no actions.
+
+    `verdict` is "routed", "refused", or "collapsed" if nothing in the reply could be used.
+    """
 
     actions: tuple[Action, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[Action, ...] = ()
     dropped: tuple[str, ...] = ()
-    refused: bool = False
+    verdict: str = "routed"
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -61,24 +56,23 @@ class RouterDecision:
         return tuple(action.node for action in self.actions if action.tag is Tag.EXPAND)
 
     @property
-    def collapsed(self) -> bool:
-        """Return whether nothing in the reply could be used; it acts like a refusal."""
-        return not (self.refused or self.actions or self.rejected)
+    def refused(self) -> bool:
+        """Whether the router says that there is nothing."""
+        return self.verdict == "refused"
 
     @property
-    def verdict(self) -> str:
-        """One word for the trace: "refused", "collapsed" or "routed"."""
-        return "refused" if self.refused else "collapsed" if self.collapsed else "routed"
+    def collapsed(self) -> bool:
+        """Whether nothing in the reply could be used; it acts like a refusal."""
+        return self.verdict == "collapsed"
 
 
-@dataclass(frozen=True)
-class Routed(Event):
+@dataclass(frozen=True, kw_only=True)
+class Routed(RouterDecision, Event):
     """The router saw a subtree of a document and replied.
 
     `round` is 0 for a subtree of the search and n for the document's n-th expansion, which opens
     the heading `expanded`. `highlighted` are the nodes that the subtree was built around, `shown`
-    is its text. `verdict` is "routed", "refused", or "collapsed" if nothing in the reply could be
-    used. `cut`: the reply has no end.
+    is its text. `cut`: the reply has no end.
     """
 
     document: str
@@ -86,10 +80,6 @@ class Routed(Event):
     expanded: int | None
     highlighted: tuple[int, ...]
     shown: str
-    verdict: str
-    actions: tuple[Action, ...]
-    rejected: tuple[Rejected, ...]
-    dropped: tuple[str, ...]
     cut: bool = False
 
     def line(self) -> str:
@@ -98,13 +88,11 @@ class Routed(Event):
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
-        accepted = any(action.tag is Tag.ANSWER for action in self.actions)
-        return {"routed": [self.document] if accepted else []}
+        return {"routed": [self.document] if self.answers else []}
 
     @property
     def counts(self) -> Mapping[str, float]:
-        collapsed = self.verdict == "collapsed"
-        return {"subtrees": 1, "expelled": len(self.rejected), "collapsed": collapsed}
+        return {"subtrees": 1, "expelled": len(self.rejected), "collapsed": self.collapsed}
 
 
 # The paper's form: tags and ids (section 3.3)
@@ -127,13 +115,14 @@ Reply with one line for each part that you choose: its tag, its id, and its firs
 If there is neither, reply with this alone: {REFUSAL}"""
 
 
-def router_messages(question: str, shown: str) -> list[Message]:
+_SLOT = "Tags and ids of the parts that help to answer the question:"
+
+
+def router_messages(question: str, shown: str, *, enclosed: bool = False) -> list[Message]:
     """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
-    content = (
-        f"{ROUTER_INSTRUCTION}\n\n{render_question(question)}\n\n{_render_document(shown)}\n\n"
-        "Tags and ids of the parts that help to answer the question:"
-    )
-    return [Message("user", content)]
+    task, slot = (ENCLOSING_INSTRUCTION, _PARTS) if enclosed else (ROUTER_INSTRUCTION, _SLOT)
+    blocks = (task, render_question(question), enclose("document", shown), slot)
+    return [Message("user", "\n\n".join(blocks))]
 
 
 def parse_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
@@ -147,7 +136,7 @@ def parse_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     for line in reply.splitlines():
         found = list(_read_actions(line, subtree))
         if not found and _REFUSED.search(line):
-            return RouterDecision(refused=True)
+            return RouterDecision(verdict="refused")
         if not found and line.strip():
             dropped.append(line.strip())
         actions += found
@@ -201,14 +190,9 @@ its id and its first five words, such as
 </expand>
 If there is neither, reply with this alone: {REFUSAL}"""
 
+_PARTS = "Parts that help:"
 _ENCLOSED = re.compile(r"<(answer|expand)>(.*?)(?:</\1>|(?=<(?:answer|expand)>)|\Z)", re.I | re.S)
 _BULLET = re.compile(r"^[-+*•]\s+")
-
-
-def enclosing_router_messages(question: str, shown: str) -> list[Message]:
-    """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
-    asked = f"{render_question(question)}\n\n{_render_document(shown)}"
-    return [Message("user", f"{ENCLOSING_INSTRUCTION}\n\n{asked}\n\nParts that help:")]
 
 
 def parse_enclosed_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
@@ -243,15 +227,7 @@ def _decide(
     chosen: Iterable[tuple[Tag, int]], dropped: Iterable[str], subtree: SubTree
 ) -> RouterDecision:
     """Separate the legal actions from the others, each once, in the order of the reply."""
-    actions: list[Action] = []
-    rejected: list[Rejected] = []
-    for tag, node in dict.fromkeys(chosen):
-        if why := check_action(tag, node, subtree):
-            rejected.append(Rejected(tag, node, why))
-        else:
-            actions.append(Action(tag, node))
-    return RouterDecision(tuple(actions), tuple(rejected), tuple(dropped))
-
-
-def _render_document(shown: str) -> str:
-    return f"<document>\n{escape(shown)}\n</document>"
+    found = [Action(*each, check_action(*each, subtree)) for each in dict.fromkeys(chosen)]
+    actions = tuple(each for each in found if not each.why)
+    rejected = tuple(each for each in found if each.why)
+    return RouterDecision(actions, rejected, tuple(dropped), "routed" if found else "collapsed")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from colligate.core.units import join_neighbours
 from colligate.documents import (
     Basis,
     Document,
@@ -93,18 +94,12 @@ class StructureTree:
 
     def extract_passages(self, answers: Collection[int]) -> tuple[Passage, ...]:
         """Return the content among these nodes, neighbours in one section as one passage."""
-        runs: list[tuple[int, Span]] = []  # section, stretch
-        text = self.document.text
-        for node in self._with_ancestors(answers):
-            if node.structure:
-                continue
-            section = next(i for i in self.ancestors(node.id) if self.nodes[i].structure)
-            last = runs[-1] if runs else None
-            if last and last[0] == section and not text[last[1].end : node.span.start].strip():
-                runs[-1] = section, replace(last[1], end=node.span.end)
-            else:
-                runs.append((section, node.span))
-        return tuple(self.document.passage(span) for _, span in runs)
+        content = (node for node in self._with_ancestors(answers) if not node.structure)
+        parts = ((self._section_of(node.id), node.span) for node in content)
+        return tuple(join_neighbours(self.document, parts))
+
+    def _section_of(self, node: int) -> int:
+        return next(i for i in self.ancestors(node) if self.nodes[i].structure)
 
     def render_routed(self, answers: Collection[int]) -> str:
         """Return the routed passage p_d (equation 6): title, headings and content, as lines."""

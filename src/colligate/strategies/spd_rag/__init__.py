@@ -1,6 +1,6 @@
 """SPD-RAG: one agent per document, findings merged under a token budget.
 
-Read `method` first, then `agent`, `synthesis` and `prompts`.
+Read `method` first, then `synthesis` and `prompts`.
 """
 
 from colligate.strategies.spd_rag.method import SPDRAG

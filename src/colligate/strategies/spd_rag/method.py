@@ -5,44 +5,56 @@ The method in the order of the paper (Akay et al., 2026):
 1. Coordination layer: from the question q alone, write tasks that any document can be asked and a
    directive for the synthesis (one call).
 2. Parallel retrieval layer: for each document d_i an agent α_i searches inside it, at most 5 times,
-   or is shown all of a short one, and returns its report s_i with the relevance r_i in [0, 1]
-   (`agent.py`).
+   and returns o_i = ⟨s_i, r_i⟩: its report, and the relevance in [0, 1].
 3. Synthesis layer: merge similar reports under a budget of B tokens, level by level, until one
    prompt holds everything; answer from that (`synthesis.py`).
+
+Memory holds reports, never documents. Each outcome is stored as it comes, so that an interrupted
+run resumes where it was.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any, ClassVar
 
-from colligate.core.answer import Answer, Form
-from colligate.core.events import Event, Noted, name_first, pluralize
-from colligate.core.fit import FOR_THE_ANSWER
+from pydantic import TypeAdapter
+
+from colligate.concurrency import map_concurrent
+from colligate.core.answer import Answer, Form, Stated
+from colligate.core.events import Event, Noted, Progressed, name_first, pluralize, to_plain
+from colligate.core.fit import FOR_THE_ANSWER, Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
+from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import list_best
-from colligate.errors import UsageError
-from colligate.library.sources import SearchMode
-from colligate.models import Role
+from colligate.documents import Passage, Span
+from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, UsageError
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.models import Message, Role
+from colligate.readers.citing import locate_statements
 from colligate.readers.lookup import try_structured
-from colligate.strategies.spd_rag.agent import (
-    VERSION,
-    AgentEnded,
-    DocumentAgent,
-    Status,
-    forget,
-    read_all,
-)
 from colligate.strategies.spd_rag.prompts import (
+    EARLY,
+    LAST,
+    NO_QUERY,
+    NOTHING_NEW,
     PLAN_TOKENS,
     STEPS,
+    AgentAction,
+    LastAction,
     WriteTodos,
+    agent_messages,
     coordinator_messages,
+    list_statements,
+    render_leaf,
 )
 from colligate.strategies.spd_rag.synthesis import Synthesis, Text
 
@@ -61,6 +73,88 @@ class Planned(Event):
         return f"{pluralize(len(self.tasks), 'task')} for each of {documents}"
 
 
+class Status(StrEnum):
+    """How the reading of a document ended."""
+
+    READ = "read"
+    EMPTY = "empty"  # it has no passage
+    FAILED = "failed"
+    UNREAD = "unread"  # the token budget was spent
+
+
+@dataclass(frozen=True)
+class AgentTurn(Event):
+    """A document's agent took an action; `shown` are the new passages that its search returned."""
+
+    document: str
+    title: str
+    turn: int
+    action: str
+    query: str
+    shown: tuple[Span, ...] = ()
+
+    def line(self) -> str:
+        if self.action == "search":
+            return f"searching {self.title}: {self.query}"
+        return f"done with {self.title}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"read": [self.document] if self.shown else []}
+
+
+@dataclass(frozen=True)
+class AgentEnded(Event):
+    """A document's agent ended with o_i = ⟨s_i, r_i⟩: its report, and its relevance in [0, 1].
+
+    `findings` are the lines of the report with the places of their quotes, `dropped` counts those
+    whose quotes are nowhere. `sources` are what the report rests on: these places, or without any
+    the best passage of each search. Only a document that was read has a report; `problem` says why
+    another was not. `kept`: it is the outcome of an interrupted run.
+    """
+
+    document: str
+    title: str
+    status: Status
+    report: str = ""
+    relevance: float = 0.0
+    findings: tuple[Stated, ...] = ()
+    sources: tuple[Span, ...] = ()
+    dropped: int = 0
+    searches: int = 0
+    turns: int = 0
+    problem: str = ""
+    kept: bool = False
+
+    def line(self) -> str:
+        return f"{self.title}: {self.status}, {pluralize(len(self.findings), 'finding')}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"found": [self.document] if self.findings else []}
+
+    def to_json(self) -> dict[str, Any]:
+        found = [
+            {"text": each.sentence, "spans": [to_plain(place.span) for place in each.places]}
+            for each in self.findings
+        ]
+        return {**super().to_json(), "findings": found}
+
+
+_STORED = TypeAdapter(AgentEnded)
+"""What is stored of an outcome as JSON, and reads it again."""
+
+
+VERSION = 9
+"""The version of what is stored: outcomes of another version are not used."""
+
+_FEWEST_SEARCHES = 2  # before "not found" (section 3.2)
+_SHORT = 150  # tokens of a short passage: a search returns enough to fill its evidence
+_TURN = 400  # tokens of an action that searches, and of what is said to it beside passages
+_PHASE = "reading documents"
+_HOPELESS = 20  # failures without a document read: the server is down, or the key is wrong
+
+
 @dataclass(frozen=True)
 class SPDRAG:
     """An agent for every document, and a synthesis of what they find.
@@ -77,12 +171,10 @@ class SPDRAG:
         pool: passages that a search gives to the reranker, if there is one; none: 2 k
         evidence_tokens: most tokens that a search shows; fewer if the worker's window is too small
             for all searches
-        whole: show an agent at once a document that is no longer than what its searches may show
         concurrency: agents, and syntheses, that work at a time
         merge_tokens: most tokens of reports that are merged at once; none: three quarters of the
             reader's window
         agent_tokens: most tokens of an agent's reply, at most half its window
-        question_reaches: tell the agents the question, not their tasks alone
         prompts: file with prompts of the coordinator, the agents and the synthesis
     """
 
@@ -97,7 +189,6 @@ class SPDRAG:
         "k": "5",
         "pool": "15",
         "evidence_tokens": "5000",
-        "whole": "false",
         "merge_tokens": "none",
     }
 
@@ -107,13 +198,11 @@ class SPDRAG:
     k: int | None = None  # the paper: 5 of 1,000 tokens, which ours do not have
     pool: int | None = None  # the paper: 15
     evidence_tokens: int = 5000  # the paper: 5 times 1,000
-    whole: bool = True  # the paper: false, every agent searches
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million, three quarters
     agent_tokens: int = 2500
     form: Form = Form.JOINED
-    question_reaches: bool = True  # its code: no
     prompts: str | None = None
 
     templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
@@ -131,14 +220,24 @@ class SPDRAG:
             return await run.read(question, [], form=self.form)
         with run.tokens.reserve(_reserve(len(infos), run)):
             plan = await self._plan(question, run, len(infos))
-            agent = self._make_agent(question, plan, run)
-            outcomes = await read_all(agent, infos, run, self.concurrency)  # o_i = ⟨s_i, r_i⟩
+            agent = partial(_Agent, self, question, plan.tasks(question), run)
+            outcomes = await self._read_all(infos, agent, run)  # o_i = ⟨s_i, r_i⟩
         _report(outcomes, run)
-        reports = [Text.of(each) for each in outcomes if each.status is Status.READ]
-        answer = await self._make_synthesis(question, plan, run).answer(reports)
+        reports = [_make_text(each) for each in outcomes if each.status is Status.READ]
+        synthesis = Synthesis(
+            run,
+            question,
+            plan.synthesis_directive,
+            self.form,
+            self.merge_tokens,
+            self.concurrency,
+            self.templates.get("synthesis"),
+        )
+        answer = await synthesis.answer(reports)
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
-            await forget(agent, infos, run)
+            for info in infos:
+                await asyncio.to_thread(run.store.put, agent(info).key, None, [info.id])
             await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
@@ -179,36 +278,212 @@ class SPDRAG:
     def _key_of_plan(self, question: str, run: Run) -> str:
         return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
 
-    def _make_agent(self, question: str, plan: WriteTodos, run: Run) -> DocumentAgent:
-        window = run.model(Role.WORKER).context_tokens
-        evidence, tokens = self.evidence_tokens, self.agent_tokens
+    async def _read_all(
+        self, infos: Sequence[DocumentInfo], make: Callable[[DocumentInfo], _Agent], run: Run
+    ) -> list[AgentEnded]:
+        """Return the outcome of each document in order; those of an interrupted run are known.
+
+        Further documents are not begun after the token budget refused an agent its first call, or
+        after many failed and none was read.
+        """
+        total, done, spent, failed, hopeful = len(infos), 0, False, 0, False
+        run.emit(Progressed(_PHASE, 0, total))
+
+        async def read(info: DocumentInfo) -> AgentEnded:
+            nonlocal done, spent, failed, hopeful
+            agent = make(info)
+            kept = await asyncio.to_thread(run.store.get, agent.key)
+            if isinstance(kept, dict):
+                outcome = replace(_STORED.validate_python(kept), kept=True)
+            elif spent:
+                outcome = AgentEnded(info.id, info.full_title, Status.UNREAD)
+            elif failed >= _HOPELESS and not hopeful:
+                why = f"not begun, as the {failed} before it failed"
+                outcome = AgentEnded(info.id, info.full_title, Status.FAILED, problem=why)
+            else:
+                outcome = await agent.read()
+                spent |= outcome.status is Status.UNREAD and not outcome.turns
+                failed += outcome.status is Status.FAILED
+                hopeful |= outcome.status is Status.READ
+                if outcome.status is Status.READ:
+                    made = _STORED.dump_python(outcome, mode="json")
+                    await asyncio.to_thread(run.store.put, agent.key, made, [info.id])
+            done += 1
+            run.emit(outcome)
+            run.emit(Progressed(_PHASE, done, total, info.full_title))
+            return outcome
+
+        return await map_concurrent(infos, read, self.concurrency)
+
+
+# The agent of a document: its loop (section 3.2)
+
+
+@dataclass
+class _Agent:
+    """The agent α_i of a document: its conversation, and the passages it was shown, in order.
+
+    `first` is the best new passage of each search; `full`: none fits the window any more.
+    """
+
+    strategy: SPDRAG
+    question: str
+    tasks: tuple[str, ...]
+    run: Run
+    info: DocumentInfo
+    messages: list[Message] = field(default_factory=list)
+    shown: list[Passage] = field(default_factory=list)
+    first: list[Span] = field(default_factory=list)
+    searches: int = 0
+    turns: int = 0
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        of, reranker = self.strategy, self.run.reranker
+        asked = (self.info.full_title, self.tasks, of.searches, self.question)
+        self.messages = agent_messages(*asked, of.templates.get("agent"))
+        window = self.run.model(Role.WORKER).context_tokens
+        self.evidence, self.tokens = of.evidence_tokens, of.agent_tokens
         if window is not None:  # all searches and the report should fit the conversation
-            evidence = max(1, min(evidence, window // (self.searches + 2)))
-            tokens = min(tokens, window // 2)
-        return DocumentAgent(
-            tasks=plan.tasks(question),
-            question=question,
-            question_reaches=self.question_reaches,
-            searches=self.searches,
-            k=self.k,
-            pool=self.pool,
-            mode=self.mode,
-            evidence_tokens=evidence,
-            tokens=tokens,
-            whole=self.whole,
-            template=self.templates.get("agent"),
+            self.evidence = max(1, min(self.evidence, window // (of.searches + 2)))
+            self.tokens = min(self.tokens, window // 2)
+        how = (self.question, of.searches, of.k, of.pool, of.mode, self.evidence, self.tokens)
+        prompt = [asdict(message) for message in self.messages]
+        by = reranker.name if reranker else ""
+        # All that the outcome depends on, to store it.
+        self.key = self.run.key(Role.WORKER, "spd-rag", VERSION, by, how, prompt, self.info.id)
+
+    async def read(self) -> AgentEnded:
+        """Read the document; a failure becomes its outcome and does not stop other agents."""
+        if not self.info.passages:
+            return AgentEnded(self.info.id, self.info.full_title, Status.EMPTY)
+        try:
+            return await self._report(await self._converse())
+        except ColligateError as error:
+            status = Status.UNREAD if isinstance(error, BudgetExceeded) else Status.FAILED
+            return replace(
+                AgentEnded(self.info.id, self.info.full_title, status, problem=str(error)),
+                searches=self.searches,
+                turns=self.turns,
+            )
+
+    async def _converse(self) -> AgentAction:
+        """Return the action that ends the loop: after `searches` turns the agent must finalize."""
+        for turn in range(1, self.strategy.searches + 2):
+            last = turn > self.strategy.searches or self.full
+            schema = LastAction if last else AgentAction
+            reply = await self.run.structured(
+                self.messages, schema, role=Role.WORKER, max_tokens=self.tokens
+            )
+            action = reply.value
+            self.turns = turn
+            if last or self._is_done(action):
+                break
+            new: list[Passage] = []
+            if action.action == "finalize":
+                told = EARLY
+            elif not action.query.strip():
+                told = NO_QUERY
+            else:
+                new = await self._search(action)
+                told = render_passages(new, len(self.shown) + 1) if new else NOTHING_NEW
+            self.shown += new
+            ends = turn == self.strategy.searches or self.full
+            self.messages += _continue(action, told, last=ends)
+            asked = action.query if action.action == "search" else ""
+            self._emit_turn(action.action, asked, new)
+        self._emit_turn("finalize", "", ())
+        return action
+
+    def _emit_turn(self, action: str, query: str, new: Sequence[Passage]) -> None:
+        shown = tuple(passage.span for passage in new)
+        info = self.info
+        self.run.emit(AgentTurn(info.id, info.full_title, self.turns, action, query, shown))
+
+    def _is_done(self, action: AgentAction) -> bool:
+        """Return whether to stop: not before two searches if nothing was found."""
+        fewest = 1 if action.relevance > 0 else min(_FEWEST_SEARCHES, self.strategy.searches)
+        return action.action == "finalize" and self.searches >= fewest
+
+    async def _search(self, action: AgentAction) -> list[Passage]:
+        """Return the best passages of the document that were not shown before and fit."""
+        self.searches += 1
+        of, run = self.strategy, self.run
+        k = of.k or max(1, self.evidence // _SHORT)
+        hits = await run.search(
+            action.query, k=k, pool=of.pool or 2 * k, mode=of.mode, documents=[self.info.id]
+        )
+        seen = {passage.span for passage in self.shown}
+        document = await run.document(self.info.id)
+        found = [
+            keep_table_head(hit.passage, document) for hit in hits if hit.passage.span not in seen
+        ]
+        new = await self._fit(found, action)
+        if found and not (new or self.shown):
+            raise ContextTooSmall(
+                "not one passage fits the agent's window",
+                f"it is {run.model(Role.WORKER).context_tokens} tokens",
+                "use a worker with a larger window",
+            )
+        self.first += [passage.span for passage in new[:1]]
+        self.full = bool(found) and not new
+        return new
+
+    async def _fit(self, found: Sequence[Passage], action: AgentAction) -> list[Passage]:
+        """Return the first passages that are the evidence of one search and fit the window."""
+        worker, used, kept = self.run.model(Role.WORKER), 0, 0
+        for passage in found:
+            used += await worker.count_tokens(render_passages([passage]))
+            if kept and used > self.evidence:
+                break
+            kept += 1
+        return await fit_window(
+            found[:kept],
+            lambda passages: [
+                *self.messages,
+                *_continue(action, render_passages(passages), last=True),
+            ],
+            self.run,
+            Room(self.tokens + _TURN, Role.WORKER, LastAction),
+            least=0,
+            warning="some agents' windows were full before they read all that they found",
         )
 
-    def _make_synthesis(self, question: str, plan: WriteTodos, run: Run) -> Synthesis:
-        return Synthesis(
-            run=run,
-            question=question,
-            directive=plan.synthesis_directive,
-            form=self.form,
-            merge_tokens=self.merge_tokens,
-            concurrency=self.concurrency,
-            template=self.templates.get("synthesis"),
+    async def _report(self, action: AgentAction) -> AgentEnded:
+        """Return the report with what of it is located in the passages that were shown."""
+        statements = list_statements(action.findings)
+        findings = await locate_statements(self.question, statements, self.shown, self.run)
+        places = dict.fromkeys(place.span for each in findings for place in each.places)
+        sources = tuple(places) or (tuple(self.first) if action.relevance > 0 else ())
+        return AgentEnded(
+            self.info.id,
+            self.info.full_title,
+            Status.READ,
+            action.findings.strip() or "No findings.",
+            action.relevance,
+            tuple(findings),
+            sources,
+            len(statements) - len(findings),
+            self.searches,
+            self.turns,
         )
+
+
+def _continue(action: AgentAction, told: str, *, last: bool) -> list[Message]:
+    """Return the agent's turn and the reply to it; `last`: the agent must finalize next."""
+    said = action.model_dump(include={"reasoning", "action", "query"})
+    return [
+        Message("assistant", escape(json.dumps(said, ensure_ascii=False))),
+        Message("user", f"{told}\n\n{LAST}" if last else told),
+    ]
+
+
+def _make_text(outcome: AgentEnded) -> Text:
+    """Return a document's report as the synthesis reads it."""
+    title, findings = outcome.title, outcome.findings
+    named = tuple(replace(each, sentence=f"{title}: {each.sentence}") for each in findings)
+    leaf = render_leaf(title, outcome.report)
+    return Text(leaf, outcome.relevance, named, outcome.sources, title)
 
 
 _REPORT = 250  # tokens of a report, estimated before any is written
@@ -226,8 +501,7 @@ def _report(outcomes: Sequence[AgentEnded], run: Run) -> None:
     of: dict[Status, list[AgentEnded]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
-    unread, total = of[Status.UNREAD], len(outcomes)
-    failed = [*of[Status.FAILED], *of[Status.MALFORMED]]
+    unread, failed, total = of[Status.UNREAD], of[Status.FAILED], len(outcomes)
     if known:
         run.emit(Noted(f"{known} of {total} documents were read before the interruption"))
     if unread:

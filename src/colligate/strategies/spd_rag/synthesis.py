@@ -34,10 +34,9 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Role
 from colligate.readers.citing import locate_statements
-from colligate.strategies.spd_rag.agent import AgentEnded, list_statements
 from colligate.strategies.spd_rag.prompts import (
     SYNTHESIS,
-    render_leaf,
+    list_statements,
     render_notes,
     synthesis_messages,
 )
@@ -96,15 +95,6 @@ class Text:
     findings: tuple[Stated, ...]
     sources: tuple[Span, ...]
     title: str = ""
-
-    @classmethod
-    def of(cls, outcome: AgentEnded) -> Text:
-        """Return the text of a document's report."""
-        leaf = render_leaf(outcome.title, outcome.report)
-        named = (
-            replace(each, sentence=f"{outcome.title}: {each.sentence}") for each in outcome.findings
-        )
-        return cls(leaf, outcome.relevance, tuple(named), outcome.sources, outcome.title)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,30 @@
-from colligate.strategies.spd_rag.agent import list_statements
-from colligate.strategies.spd_rag.prompts import AgentAction, LastAction, agent_messages
+import pytest
+
+from colligate.models.structured import parse
+from colligate.strategies.spd_rag.prompts import (
+    AgentAction,
+    LastAction,
+    WriteTodos,
+    agent_messages,
+    list_statements,
+)
+
+
+def test_tasks_are_taken_once_each_and_without_blanks():
+    plan = WriteTodos.model_validate(
+        {"sub_agent_todos": [{"task": " Find  the rent. ", "status": "pending"}, "Find the rent."]}
+    )
+    assert plan.tasks("Who pays?") == ("Find the rent.",)
+
+
+@pytest.mark.parametrize("reply", ["{}", '{"sub_agent_todos": []}', '{"sub_agent_todos": [" "]}'])
+def test_without_a_task_the_question_is_the_task(reply):
+    if reply == "{}":
+        plan = WriteTodos()
+    else:
+        plan, _ = parse(reply, WriteTodos)
+    assert plan.tasks(" Who pays? ") == ("Who pays?",)
+    assert plan.synthesis_directive == ""
 
 
 def asked(schema) -> list[str]:
@@ -14,14 +39,13 @@ def test_the_last_turn_can_only_finalize():
         assert schema.model_json_schema()["required"] == asked(schema)
 
 
-def test_the_agent_gets_its_tasks_and_the_question_only_where_it_is_to_reach_it():
+def test_the_agent_gets_its_tasks_and_the_question():
     tasks = ["Find the rent.", "Find the term."]
-    system, user = agent_messages("Lease", tasks, 5, "Who pays?")
+    system, user = agent_messages("Lease {x}", tasks, 5, "Who pays?")
     assert "1. Find the rent.\n2. Find the term." in user.content
     assert "Who pays?" in user.content
-    assert "<document>Lease</document>" in system.content
+    assert "<document>Lease {x}</document>" in system.content
     assert "at most 5 times" in system.content
-    assert "Who pays?" not in agent_messages("Lease", tasks, 5)[1].content
 
 
 def test_the_lines_of_a_report_that_quote_are_its_statements():
