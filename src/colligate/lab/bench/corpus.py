@@ -42,18 +42,14 @@ class CorpusResolver:
     """Finds the documents of a question: those that it brings, or a corpus kept in a library.
 
     `data` is the folder of the data sets' files. Corpora are indexed below `indexes`, once: what a
-    killed process has indexed is kept. Without an embedder nothing can be searched. `engine` is
-    that of the libraries (`AsyncLibrary`). With `is_filled` they are used as they are: another
-    process has indexed them. `chunker` names what cuts documents into passages. Use it with `async
-    with`.
+    killed process has indexed is kept. Without an embedder nothing can be searched. `chunker`
+    names what cuts documents into passages. Use it with `async with`.
     """
 
     data: Path
     indexes: Path
     embedder: Embedder | None = None
     trace: Trace = field(default_factory=Trace)
-    engine: str | None = None
-    is_filled: bool = False
     chunker: str = STRUCTURAL
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
@@ -105,7 +101,8 @@ class CorpusResolver:
     @asynccontextmanager
     async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
         """Open the documents that a resolved question is asked over, ready to be searched."""
-        if self._asks_all(dataset, question):
+        over = dataset.over
+        if over == "corpus" or (over == "documents" and not question.documents):
             yield await self._library(dataset)
         elif self._is_folder(dataset):
             library = await self._library(dataset)
@@ -117,15 +114,6 @@ class CorpusResolver:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time includes it
                 yield sources
-
-    async def index(self, dataset: Dataset, question: Question) -> None:
-        """Index the corpus that a question is asked over, if it is asked over one."""
-        if self._asks_all(dataset, question) or self._is_folder(dataset):
-            await self._library(dataset)
-
-    def _asks_all(self, dataset: Dataset, question: Question) -> bool:
-        """Tell whether a question is asked over the whole corpus."""
-        return dataset.over == "corpus" or (dataset.over == "documents" and not question.documents)
 
     def _is_folder(self, dataset: Dataset) -> bool:
         """Tell whether the corpus is a folder of whole documents in files."""
@@ -149,28 +137,27 @@ class CorpusResolver:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
-                others = [self.engine, None if self.chunker == STRUCTURAL else self.chunker]
-                folder = self.indexes / await in_thread(_name_index, path, by, *others)
+                chunker = "" if self.chunker == STRUCTURAL else self.chunker
+                folder = self.indexes / await in_thread(_name_index, path, by, chunker)
                 library = AsyncLibrary(
                     folder,
                     embedder=embedder,
                     chunker=self.chunker,
                     reader=_READER,
                     follow_links=True,
-                    engine=self.engine,
                 )
                 self._stack.push_async_callback(library.close)
-                if not self.is_filled:
-                    await ingest(library, [path], self.trace, index=self.embedder is not None)
+                await ingest(library, [path], self.trace, index=self.embedder is not None)
                 self._libraries[path] = library
             return self._libraries[path]
 
 
-def _name_index(path: Path, embedder: str, *others: str | None) -> str:
+def _name_index(path: Path, embedder: str, chunker: str) -> str:
     """Return the folder name of a corpus's index: another one when a file of it changes.
 
     Otherwise a search would find what was taken out of the corpus. Blocks.
     """
-    whole = "\0".join([str(path.absolute()), embedder, path_digest(path), *filter(None, others)])
+    parts = [str(path.absolute()), embedder, path_digest(path), chunker]
+    whole = "\0".join(filter(None, parts))
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
     return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

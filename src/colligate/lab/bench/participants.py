@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from colligate.core.events import Noted, Trace
 from colligate.documents.chunking import STRUCTURAL
@@ -23,11 +23,9 @@ from colligate.lab.bench.metrics.groups import (
     TrainedEntails,
     open_trained_reader,
 )
-from colligate.lab.bench.outcome import Answerer, Outcome, ReaderAndCheck
+from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
-from colligate.lab.bench.question import Question
-from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.lab.jobs.spending import PaidJudge, Spending
 from colligate.models import ChatModel, Embedder, Role
@@ -153,7 +151,7 @@ async def _choose_runnable(
         try:
             without = await session.check_models(name, entry.strategy.needs, models)
         except MissingCapability as error:
-            if plan.by_name:
+            if entry.named:
                 raise
             trace.emit(Noted(f"left out: {error}", warning=True))
         else:
@@ -207,34 +205,3 @@ async def _open_backends(
     nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
     qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, open_trained_reader)
     return Backends(paid, nli, qa)
-
-
-# Answers of other machines: what a run gives them and gets back
-
-RemoteAnswer = tuple[Outcome, list[dict[str, Any]], int]
-"""An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What each worker opens: the models, for the strategies of a plan, and the corpora.
-
-    `data` and `indexes` are folders that every machine has under the same path.
-    """
-
-    names: ModelNames
-    plan: Plan
-    data: Path
-    indexes: Path
-    timeout: float | None
-    traces: bool
-
-
-class Answerers(Protocol):
-    """Workers that answer questions: an entry point of `colligate.answerers` opens them.
-
-    It is an async context manager of (cluster, number of workers, `Opening`).
-    """
-
-    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
-        """Return the answer of a worker that has nothing to do, as soon as there is one."""

@@ -121,15 +121,6 @@ class BenchOptions:
             default=True,
         ),
     ] = 1
-    workers: Annotated[
-        str | None,
-        option(
-            "--concurrency workers of a Ray cluster answer; --data and --indexes must be on a disk "
-            "that all machines share.",
-            LIMITS,
-            metavar="ray[:HOST:PORT]",
-        ),
-    ] = None
     max_tokens_total: options.MaxTokensTotal = None
     timeout: options.ItemTimeout = None
     dry_run: Annotated[
