@@ -1,4 +1,4 @@
-"""Charts drawn by matplotlib: lines, bars and differences, each as an SVG element.
+"""Charts drawn by matplotlib, each as an SVG element.
 
 matplotlib comes with the extra `bench`; without it every chart is "". The same numbers always give
 the same drawing.
@@ -17,10 +17,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from colligate.lab.bench.significance import Difference
-
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -54,13 +51,17 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log."""
+    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log.
+
+    With `groups` the other axis has these names, which the places of points count from 0.
+    """
 
     title: str
     x_label: str
     y_label: str
     limits: tuple[float, float | None] | None = None
     logarithmic: bool = False
+    groups: Sequence[str] = ()
 
 
 COLOURS = ("#1b5ea6", "#bf430f", "#0f756c", "#87409c", "#8c5f00", "#b0265b", "#566270", "#4c6a05")
@@ -96,11 +97,11 @@ def draw_lines(
 ) -> str:
     """Draw the lines of each panel over a common vertical axis; "" where there is no point.
 
-    With a `front`, which is drawn as steps, the points of a series are not joined.
+    With a `front`, which is drawn as steps, or with groups the points of a series are not joined.
     """
     panels = [replace(panel, series=_keep_finite(panel.series)) for panel in panels]
     panels = [panel for panel in panels if panel.series]
-    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2, True) as canvas:
+    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
         if canvas is None:
             return ""
         from matplotlib.ticker import LogLocator, MaxNLocator
@@ -111,80 +112,32 @@ def draw_lines(
                 ax.axvspan(panel.marked - 0.4, panel.marked + 0.4, color=_MARKED, linewidth=0)
             if front:
                 ax.step(*zip(*front, strict=True), where="post", color=_SOFT, linestyle="--")
-            for each in panel.series:
+            for number, each in enumerate(panel.series):
+                # In a group the series stand side by side.
+                aside = (number - (len(panel.series) - 1) / 2) * 0.8 / len(panel.series)
                 handles[each.label, each.style] = ax.errorbar(
-                    [point.x for point in each.points],
+                    [point.x + (aside if chart.groups else 0) for point in each.points],
                     [point.y for point in each.points],
                     _measure_whiskers(each.points),
                     color=COLOURS[each.style % len(COLOURS)],
                     marker=_MARKERS[(each.style + each.style // len(COLOURS)) % len(_MARKERS)],
-                    linestyle="none" if front else "-",
+                    linestyle="none" if front or chart.groups else "-",
                     elinewidth=0.8,
                 )
             if chart.logarithmic:
                 ax.set_xscale("log")
                 ax.set_xticks([], minor=True)
-            locator = LogLocator(subs=(1, 2, 5)) if chart.logarithmic else MaxNLocator(integer=True)
-            ax.xaxis.set_major_locator(locator)
-            ax.xaxis.set_major_formatter("{x:,.0f}")
-            ax.set_title(_clean(panel.title))
-            _name_axes(ax, chart)
+            if chart.groups:
+                ax.set_xticks(range(len(chart.groups)), list(map(_clean, chart.groups)))
+            else:
+                log, whole = LogLocator(subs=(1, 2, 5)), MaxNLocator(integer=True)
+                ax.xaxis.set_major_locator(log if chart.logarithmic else whole)
+                ax.xaxis.set_major_formatter("{x:,.0f}")
+            ax.set(title=_clean(panel.title), xlabel=_clean(chart.x_label))
+            ax.set_ylabel(_clean(chart.y_label))
+            if chart.limits is not None:  # None would end the choice of limits by the values
+                ax.set_ylim(*chart.limits)
         return _save(canvas, chart.title, handles)
-
-
-def draw_groups(series: Sequence[Series], groups: Sequence[str], chart: Chart) -> str:
-    """Draw a group of bars for each of `groups`, which the places of points count from 0."""
-    series = _keep_finite(series)
-    with _make_canvas(min(1, len(series)), 3.9) as canvas:
-        if canvas is None:
-            return ""
-        [ax] = canvas.axes
-        width, handles = 0.8 / len(series), {}
-        for number, each in enumerate(series):
-            handles[each.label, each.style] = ax.bar(
-                [point.x + (number - len(series) / 2 + 0.5) * width for point in each.points],
-                [point.y for point in each.points],
-                0.9 * width,
-                yerr=_measure_whiskers(each.points),
-                color=COLOURS[each.style % len(COLOURS)],
-                alpha=1 / (1 + each.style // len(COLOURS)),
-                ecolor=_INK,
-            )
-        ax.set_xticks(range(len(groups)), [_clean(group) for group in groups])
-        ax.grid(visible=False, axis="x")
-        _name_axes(ax, chart)
-        return _save(canvas, chart.title, handles)
-
-
-def draw_differences(
-    panels: Sequence[tuple[str, str, Sequence[tuple[str, Difference]]]], title: str
-) -> str:
-    """Draw differences from zero: panels with a title, the axis' label, and labelled rows.
-
-    A mark is filled where the difference has stars.
-    """
-    rows = max((len(gaps) for *_, gaps in panels), default=0)
-    with _make_canvas(len(panels), 0.9 + 0.2 * rows) as canvas:
-        if canvas is None:
-            return ""
-        for ax, (name, x_label, gaps) in zip(canvas.axes, panels, strict=True):
-            ax.axvline(0, color=_INK, linewidth=1)
-            for at, (_, gap) in enumerate(gaps):
-                ax.hlines(at, gap.low, gap.high, color=COLOURS[0])
-                face = COLOURS[0] if gap.stars else "white"
-                ax.plot([gap.mean], [at], "o", color=COLOURS[0], markerfacecolor=face)
-                ax.annotate(f" {gap.stars}", (gap.high, at), va="center")
-            ax.set_yticks(range(len(gaps)), [_clean(label) for label, _ in gaps])
-            ax.set_ylim(len(gaps) - 0.4, -0.6)  # from the top
-            ax.grid(visible=False, axis="y")
-            ax.set(title=_clean(name), xlabel=_clean(x_label))
-        return _save(canvas, title)
-
-
-def _name_axes(ax: Axes, chart: Chart) -> None:
-    ax.set(xlabel=_clean(chart.x_label), ylabel=_clean(chart.y_label))
-    if chart.limits is not None:  # None would end the choice of limits by the values
-        ax.set_ylim(*chart.limits)
 
 
 def _keep_finite(series: Sequence[Series]) -> list[Series]:
@@ -208,7 +161,7 @@ def _measure_whiskers(points: Sequence[Point]) -> list[list[float]]:
 
 
 @contextmanager
-def _make_canvas(panels: int, height: float, sharey: bool = False) -> Iterator[Figure | None]:
+def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
     """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
 
     No global state is touched beyond the block: matplotlib's pyplot is not used.
@@ -224,15 +177,15 @@ def _make_canvas(panels: int, height: float, sharey: bool = False) -> Iterator[F
     with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
         warnings.simplefilter("ignore")  # glyphs that the measuring font lacks, cramped layouts
         canvas = Figure(figsize=(_WIDTH, height * rows + 0.5), layout="constrained")
-        every = canvas.subplots(rows, columns, squeeze=False, sharey=sharey).flatten()
+        every = canvas.subplots(rows, columns, squeeze=False, sharey=True).flatten()
         for unused in every[panels:]:
             unused.remove()
         yield canvas
 
 
-def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any] | None = None) -> str:
+def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any]) -> str:
     """Return the SVG element with its title and legend, without dates and the program's name."""
-    if handles and len(handles) > 1:
+    if len(handles) > 1:
         labels = [_clean(label) for label, _ in handles]
         below: Any = {"loc": "outside lower center", "ncols": 4}
         where = below if len(canvas.axes) > 1 else {"loc": "outside right upper"}

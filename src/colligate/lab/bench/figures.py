@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from statistics import fmean, pstdev
 
 from colligate.core.events import pluralize
@@ -20,8 +15,6 @@ from colligate.lab.bench.charts import (
     Panel,
     Point,
     Series,
-    draw_differences,
-    draw_groups,
     draw_lines,
 )
 from colligate.lab.bench.outcome import Row
@@ -151,8 +144,8 @@ def _recall_at_k(results: RunResults, picture: Picture) -> ReportFigure:
 
 
 def _columns(results: RunResults, picture: Picture) -> ReportFigure:
-    """Return the table's columns as bars: of one data set or metric, on the first's scale."""
-    title = picture.label or "The table as bars"
+    """Return the table's columns side by side: of one data set or metric, on the first's scale."""
+    title = picture.label or "The table as a figure"
     shown = [
         column
         for column in results.table.columns
@@ -170,7 +163,8 @@ def _columns(results: RunResults, picture: Picture) -> ReportFigure:
         series += [Series(method.label, points, style)] if points else []
     groups = [column.title for column in shown]
     _, *body = _tabulate(series)
-    svg = draw_groups(series, groups, _make_chart(title, "", scale))
+    chart = replace(_make_chart(title, "", scale), groups=groups)
+    svg = draw_lines([Panel("", series)], chart)
     return ReportFigure(title, _INTERVALS, svg, [("", *groups), *body])
 
 
@@ -237,33 +231,22 @@ def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, floa
     )
 
 
-MOST_TRACES = 250
-"""How many traces of a strategy are read; more make the report slow and the lines no smoother."""
-
-
-def order_by_chance(key: QuestionKey) -> str:
-    """Return a key by which the same questions come first each time, from all data sets alike."""
-    return sha256("\0".join(key).encode(errors="replace")).hexdigest()
-
-
 def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigure:
     """Return the attention to each place, a panel for each place of the gold document.
 
-    A trace whose strategy weighed the documents has an event `weighted` with the attention to each,
-    in the order given (DuQUAD's Figure 1). Within a question the numbers become z-scores, so that
-    long prompts and short ones count alike; they are then averaged by position.
+    An outcome has the attention to each document, in the order given, where its strategy asked for
+    it (DuQUAD's Figure 1). Within a question the numbers become z-scores, so that long prompts and
+    short ones count alike; they are then averaged by position.
     """
     title = picture.label or "Attention by position"
     panels, counts = [], []
     for method in results.methods:
-        rows = [row for row in results.rows_of(picture.dataset, method.name) if row.trace]
-        rows.sort(key=lambda row: order_by_chance(row.key[:2]))
         # By the place of the gold document, last where it is unknown, then by position.
         seen: dict[float, dict[float, dict[QuestionKey, float]]] = {}
         read = 0
-        for row in rows[:MOST_TRACES]:
+        for row in results.rows_of(picture.dataset, method.name):
             gold = math.inf if row.gold_at is None else row.gold_at + 1
-            scores = _z_scores(_read_attention(results.directory, row))
+            scores = _z_scores(row.outcome.attention)
             read += bool(scores)
             for place, score in enumerate(scores, 1):
                 seen.setdefault(gold, {}).setdefault(place, {})[row.key[:2]] = score
@@ -273,9 +256,9 @@ def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigur
             series = _make_series(results, method, seen[gold], 1)
             panels.append(Panel(named, series, gold if known else None))
         if read:
-            counts.append(f"{read:,} traces of {method.label}")
+            counts.append(f"{read:,} answers of {method.label}")
     if not panels:
-        why = "No trace of this run has a strategy's attention to the documents given."
+        why = "No strategy of this run asked for its attention to the documents given."
         return ReportFigure(title, why)
     note = (
         "Attention of the question to each document, as z-scores within a question, averaged over "
@@ -296,26 +279,6 @@ def _z_scores(values: Sequence[float]) -> Sequence[float]:
     return [(value - mean) / deviation for value in values]
 
 
-def _read_attention(directory: Path, row: Row) -> Sequence[float]:
-    """Return the first attention in a trace that was asked for in the order of the documents.
-
-    The fusion "calibrated" asks in another order, so it tells nothing about positions. For
-    a damaged trace, or one outside the run's folder, the result is empty.
-    """
-    file = (directory / str(row.trace)).resolve()
-    if not file.is_relative_to(directory.resolve()):
-        return ()
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            for event in (json.loads(line) for line in lines if '"weighted"' in line):
-                values = event.get("signals", {}).get("attention")
-                if event["event"] == "weighted" and event.get("fusion", "sfs") == "sfs" and values:
-                    return [float(value) for value in values]
-    except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, zlib.error):
-        pass
-    return ()
-
-
 _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
     "by-gold-position": _by_gold_position,
     "recall-at-k": _recall_at_k,
@@ -329,25 +292,23 @@ def make_difference_figure(results: RunResults) -> ReportFigure | None:
     """Return the figure of how far each strategy is from the best of each column."""
     labels = {each.name: each.label for each in results.methods}
     head = ("column", "best", "strategy", "difference", "low", "high", "p", "p, corrected", "", "n")
-    panels, body = [], []
+    body = []
     for column in results.table.columns:
         gaps = [(labels[name], cell.gap) for name, cell in column.cells.items() if cell.gap]
         if not gaps:
             continue
         best = labels[str(column.best)]
-        panels.append((column.title, f"difference from {best}", gaps))
         for label, gap in gaps:
             ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
             p = (f"{each:.3f}" for each in (gap.p, gap.corrected) if each is not None)
             body.append((column.title, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
-    if not panels:
+    if not body:
         return None
     note = (
         "For each column, over the questions that both were asked, with 95 % intervals of 10,000 "
-        "paired resamples. A filled mark has stars: p is the larger of the bootstrap's and the "
+        "paired resamples. p is the larger of the bootstrap's and the "
         "sign-flip test's, corrected for all pairs of the column's strategies (Holm). So an "
         "interval of few questions may leave out zero and have none. Columns of fewer than six "
         "questions are left out: no paired test can tell anything there."
     )
-    title = "Differences from the best"
-    return ReportFigure(title, note, draw_differences(panels, title), (head, *body))
+    return ReportFigure("Differences from the best", note, numbers=(head, *body))

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,7 @@ from colligate import __version__
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
 from colligate.lab.bench.charts import can_draw
-from colligate.lab.bench.figures import (
-    ReportFigure,
-    make_difference_figure,
-    make_figures,
-    order_by_chance,
-)
+from colligate.lab.bench.figures import ReportFigure, make_difference_figure, make_figures
 from colligate.lab.bench.outcome import Piece, Row
 from colligate.lab.bench.tables import (
     NONE,
@@ -285,7 +281,8 @@ def collect_answers(results: RunResults, beside: Path) -> Mapping[str, Any]:
     deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
 
     def order(key: tuple[str, str]) -> tuple[bool, str]:
-        return not any(row.error for row in by_question[key]), order_by_chance(key)
+        chance = sha256("\0".join(key).encode(errors="replace")).hexdigest()
+        return not any(row.error for row in by_question[key]), chance
 
     taken: dict[tuple[str, str], dict[str, Any]] = {}
     size = 0

@@ -292,7 +292,7 @@ def test_an_unfinished_run_and_missing_drawings_are_said(made_run: Make) -> None
         assert "matplotlib is not installed" in file.read_text("utf-8")
 
 
-def test_attention_is_drawn_from_the_traces_and_marks_the_gold(made_run: Make) -> None:
+def test_attention_is_drawn_by_the_place_of_the_gold(made_run: Make) -> None:
     page, _ = write_report(made_run(questions=5).write())
     [figure] = opened(page).xpath("//figure[starts-with(@id, 'attention')]")
     rows = {words(row[0]): [words(cell) for cell in row[1:]] for row in figure.xpath(".//tbody/tr")}
@@ -302,28 +302,6 @@ def test_attention_is_drawn_from_the_traces_and_marks_the_gold(made_run: Make) -
     assert len(at_ten) == 20
     assert at_ten[9] > max(at_ten[8], at_ten[10])  # the inner stroke of the W
     assert abs(fmean(at_ten)) < 0.01
-
-
-@pytest.mark.parametrize("case", ["none", "other order", "outside", "torn"])
-def test_traces_that_tell_nothing_of_positions_are_passed_over(
-    made_run: Make, tmp_path: Path, case: str
-) -> None:
-    def outside(row: Row) -> Row:
-        return replace(row, trace="../elsewhere.jsonl.gz" if row.trace else None)
-
-    changes: dict[str, dict[str, Any]] = {
-        "none": {"traced": False},
-        "other order": {"fusion": "calibrated"},
-        "outside": {"change": outside},
-    }
-    folder = made_run(questions=3, **changes.get(case, {})).write()
-    traces = sorted(folder.glob("traces/*"))
-    if case == "outside":
-        (tmp_path / "elsewhere.jsonl.gz").write_bytes(traces[0].read_bytes())
-    if case == "torn":
-        for number, file in enumerate(traces):
-            file.write_bytes(file.read_bytes()[:30]) if number % 2 else file.unlink()
-    assert "No trace of this run has" in write_report(folder)[0].read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["", "v1.5.html", "v1.5.md", "v1.5"])

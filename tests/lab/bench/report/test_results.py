@@ -59,7 +59,7 @@ def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> Non
     assert by_place.numbers[1][1:] == (format_interval(75, *ends), "0.0")
 
 
-def test_the_columns_of_one_scale_are_drawn_as_bars(tmp_path: Path) -> None:
+def test_the_columns_of_one_scale_are_drawn_side_by_side(tmp_path: Path) -> None:
     suite = SUITE.replace(
         'columns = [{ dataset = "d", metric = "em", scale = 100 }]',
         'columns = [{ dataset = "d", metric = "f1", label = "F1", scale = 100 }, '
