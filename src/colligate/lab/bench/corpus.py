@@ -17,7 +17,6 @@ from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets.passages import (
     PassageFile,
     check_documents,
-    find_passages,
     load_documents,
     name_files,
 )
@@ -119,7 +118,7 @@ class CorpusResolver:
         """Tell whether the corpus is a folder of whole documents in files."""
         if dataset.corpus is None:
             return False
-        return find_passages(require_path(self.data, dataset.corpus)).is_dir()
+        return require_path(self.data, dataset.corpus).is_dir()
 
     def _passage_file(self, dataset: Dataset) -> PassageFile | None:
         """Return the file that has the texts which questions leave out."""
@@ -132,7 +131,7 @@ class CorpusResolver:
 
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """Return the corpus of a data set, indexed."""
-        path = find_passages(require_path(self.data, str(dataset.corpus)))
+        path = require_path(self.data, str(dataset.corpus))
         async with self._opening:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder

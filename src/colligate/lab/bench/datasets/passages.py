@@ -42,7 +42,6 @@ from colligate.lab.bench.datasets.records import (
 )
 from colligate.lab.bench.question import Question
 
-CORPUS_FILE = "corpus.jsonl"  # of a BEIR folder
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 _FIRST = 5  # documents that the language of a file of passages is detected from
 _BETWEEN_PAGES = "\n\n"
@@ -55,7 +54,7 @@ class PassageFile:
     """The documents of a file of passages by id; the first look-up reads the file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self.path = find_passages(path)
+        self.path = path
         if not self.path.exists():
             raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
         self._entries: Mapping[str, Sequence[PassageEntry]] | None = None
@@ -75,11 +74,6 @@ class PassageFile:
         return {
             id_: assemble_document(id_, there[id_]) for id_ in dict.fromkeys(ids) if id_ in there
         }
-
-
-def find_passages(path: Path) -> Path:
-    """Return the file of passages of a BEIR folder; any other path stays."""
-    return path / CORPUS_FILE if (path / CORPUS_FILE).is_file() else path
 
 
 def load_documents(question: Question, passages: PassageFile | None = None) -> list[Document]:
@@ -119,7 +113,6 @@ def iterate_documents(
     The language of a file's entries is that of its first ones. A file of a folder that cannot be
     read is passed to `report`; without `report` its error is raised.
     """
-    path = find_passages(path)
     if not path.is_dir():
         groups = group_entries(path)
         first = list(islice(groups, _FIRST))
