@@ -17,7 +17,6 @@ from colligate.lab.bench.charts import (
     Series,
     draw_lines,
 )
-from colligate.lab.bench.outcome import Row
 from colligate.lab.bench.suites import Method, Picture, PictureKind
 from colligate.lab.bench.tables import (
     NONE,
@@ -105,9 +104,17 @@ def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
     at = sorted({point.x for each in series for point in each.points})
     rows = []
     for each in series:
-        known = {p.x: format_interval(p.y, p.low, p.high, places) for p in each.points}
+        known = {p.x: _format_point(p, places) for p in each.points}
         rows.append((each.label, *(known.get(place, NONE) for place in at)))
     return [("", *(f"{place:g}" for place in at)), *rows]
+
+
+def _format_point(point: Point, places: int = 1) -> str:
+    """Return a value, with its interval in brackets where that has a width."""
+    text = format_number(point.y, places)
+    if point.low is None or point.high is None or point.low == point.high:
+        return text
+    return f"{text} {format_interval(point.low, point.high, places)}"
 
 
 def _make_chart(title: str, x_label: str, scale: float, metric: str = "") -> Chart:
@@ -161,7 +168,7 @@ def _columns(results: RunResults, picture: Picture) -> ReportFigure:
         cells = [(place, column.cells.get(method.name)) for place, column in enumerate(shown)]
         points = [Point(at, cell.value, cell.low, cell.high) for at, cell in cells if cell]
         series += [Series(method.label, points, style)] if points else []
-    groups = [column.title for column in shown]
+    groups = [column.label for column in shown]
     _, *body = _tabulate(series)
     chart = replace(_make_chart(title, "", scale), groups=groups)
     svg = draw_lines([Panel("", series)], chart)
@@ -172,25 +179,29 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     """Return tokens against quality, over the questions that every strategy has."""
     dataset, metric = picture.dataset, _choose_metric(results, picture)
     title, scale = picture.label or "Cost against quality", results.scale(metric)
-    methods = [each for each in results.methods if results.rows_of(dataset, each.name)]
-    values = {each: results.values(dataset, each.name, metric) for each in methods}
+    values: dict[Method, dict[QuestionKey, float]] = {}
+    for method in results.methods:
+        tokens = results.values(dataset, method.name, _COSTS[0])
+        quality = results.values(dataset, method.name, metric)
+        if tokens:
+            values[method] = {key: each for key, each in quality.items() if key in tokens}
     common = set.intersection(*map(set, values.values())) if values else set()
-    if len(methods) < 2 or not common:
-        why = "There are not two strategies with questions and a metric in common."
+    if len(values) < 2 or not common:
+        why = "There are not two strategies with questions, tokens and a metric in common."
         return ReportFigure(title, why)
     dots: list[Series] = []
     numbers = []
-    for method in methods:
-        every = results.rows_of(dataset, method.name)
-        cost = _measure_cost([row for row in every if row.key[:2] in common])
-        quality = {key: value for key, value in values[method].items() if key in common}
-        dots += _make_series(results, method, {cost["tokens"] or 0.0: quality}, scale)
-        [point] = dots[-1].points
-        mean = format_interval(point.y, point.low, point.high)
-        numbers.append((method.label, mean, *map(format_number, cost.values())))
+    for method, every in values.items():
+        quality = {key: value for key, value in every.items() if key in common}
+        costs = [results.values(dataset, method.name, name) for name in _COSTS]
+        # Seconds of remembered replies and unknown prices are not measured.
+        cost = [fmean(of[key] for key in common) if common <= of.keys() else None for of in costs]
+        dots += _make_series(results, method, {cost[0] or 0.0: quality}, scale)
+        mean = _format_point(dots[-1].points[0])
+        numbers.append((method.label, mean, *map(format_number, cost)))
     places = [(each.points[0].x, each.points[0].y) for each in dots]
     front = _find_front(places)
-    head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
+    head = ("strategy", metric, *_COSTS, "front")
     body = [
         (*row, "yes" if place in front else "") for row, place in zip(numbers, places, strict=True)
     ]
@@ -205,21 +216,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     return ReportFigure(title, note, svg, (head, *body))
 
 
-def _measure_cost(rows: Sequence[Row]) -> dict[str, float | None]:
-    """Return means over rows; None for seconds of remembered replies and for unknown prices."""
-    usage = [row.outcome.usage for row in rows]
-    prices = [each.get("cost_usd") for each in usage]
-    seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
-
-    def mean(*names: str) -> float:
-        return fmean(sum(float(each.get(name) or 0) for name in names) for each in usage)
-
-    return {
-        "tokens": mean("input_tokens", "output_tokens"),
-        "calls": mean("calls"),
-        "seconds": fmean(seconds) if seconds else None,
-        "usd": None if None in prices else mean("cost_usd"),
-    }
+_COSTS = ("tokens", "calls", "seconds", "usd")
 
 
 def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -301,7 +298,7 @@ def make_difference_figure(results: RunResults) -> ReportFigure | None:
         for label, gap in gaps:
             ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
             p = (f"{each:.3f}" for each in (gap.p, gap.corrected) if each is not None)
-            body.append((column.title, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
+            body.append((column.label, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
     if not body:
         return None
     note = (

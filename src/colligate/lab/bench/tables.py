@@ -16,7 +16,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TypedDict
@@ -283,13 +282,11 @@ def collect_values(rows: Sequence[Row], metric: str) -> dict[str, float]:
 class ResultTable:
     """The suite's table.
 
-    `groups` are its data sets with the number of their columns, where the labels of columns are
-    not distinct. `rows` are our strategies' and then those that only papers have. `models` are the
-    papers', `notes` theirs on single numbers, counted from 1.
+    `rows` are our strategies' and then those that only papers have. `models` are the papers',
+    `notes` theirs on single numbers, counted from 1.
     """
 
     columns: tuple[ResultColumn, ...]
-    groups: tuple[tuple[str, int], ...]
     rows: tuple[TableRow, ...]
     models: tuple[str, ...]
     notes: tuple[str, ...]
@@ -299,15 +296,14 @@ class ResultTable:
 class ResultColumn:
     """A column of the table: its head, and its cells by the name of the strategy.
 
-    `title` names it where no data set is above it. `n` is how many questions most of its cells are
-    the mean of. Values are better if `higher`, or lower, or (None) neither. `best` is the strategy
-    that the others are compared with.
+    `label` has the data set's name where labels alone are not distinct. `n` is how many questions
+    most of its cells are the mean of. Values are better if `higher`, or lower, or (None) neither.
+    `best` is the strategy that the others are compared with.
     """
 
     dataset: str
     metric: str
     label: str
-    title: str
     scale: float
     n: int
     higher: bool | None
@@ -358,14 +354,12 @@ def _make_result_table(results: RunResults) -> ResultTable:
     labels = [each.label or each.metric for each in results.columns]
     distinct = len(set(labels)) == len(labels)
     columns = [_make_column(results, each, distinct) for each in results.columns]
-    by_dataset = [] if distinct else groupby(columns, key=lambda column: column.dataset)
-    groups = tuple((dataset, len(list(group))) for dataset, group in by_dataset)
     notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
     printed = _collect_printed(results)
     ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in results.methods]
     rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
     models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
-    return ResultTable(tuple(columns), groups, rows, models, notes if models else ())
+    return ResultTable(tuple(columns), rows, models, notes if models else ())
 
 
 def _collect_printed(results: RunResults) -> dict[str, dict[str, list[Published | None]]]:
@@ -406,9 +400,9 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
         low, high = results.interval(_weigh(values.get(name, {})), scale)
         is_best = differ and best is not None and name in enough and mean == means[best]
         cells[name] = Cell(mean * scale, sizes[name], low, high, is_best, gaps.get(name))
-    title = label if distinct else f"{dataset}: {label}"
+    label = label if distinct else f"{dataset}: {label}"
     n = max(sizes.values(), key=list(sizes.values()).count, default=0)
-    return ResultColumn(dataset, metric, label, title, scale, n, higher, cells, best)
+    return ResultColumn(dataset, metric, label, scale, n, higher, cells, best)
 
 
 def _measure_gaps(
@@ -469,11 +463,6 @@ def format_number(value: float | None, places: int | None = None) -> str:
     return f"{value:z,.{places}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def format_interval(
-    value: float, low: float | None, high: float | None, places: int | None = 1
-) -> str:
-    """Return a value with its interval in brackets; without one where it has no width."""
-    text = format_number(value, places)
-    if low is None or high is None or low == high:
-        return text
-    return f"{text} [{format_number(low, places)}, {format_number(high, places)}]"
+def format_interval(low: float, high: float, places: int | None = 1) -> str:
+    """Return an interval in brackets."""
+    return f"[{format_number(low, places)}, {format_number(high, places)}]"
