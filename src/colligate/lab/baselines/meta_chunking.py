@@ -28,7 +28,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.lab.baselines.shared import ChunkMethod
-from colligate.lab.baselines.token_scores import cut_pieces, cut_runs, score_running_tokens
+from colligate.lab.baselines.token_scores import cut_pieces, score_running_tokens
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
 
@@ -133,6 +133,16 @@ def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
         if fall > 0 and rise >= 0 and max(fall, rise) >= threshold:
             found.append(place)
     return found
+
+
+def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Return half-open runs of `count` sentences, cut after each of these.
+
+    >>> cut_runs(5, [1, 3])
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    ends = [cut + 1 for cut in cuts if cut + 1 < count]
+    return [pair for pair in zip([0, *ends], [*ends, count], strict=True) if pair[0] < pair[1]]
 
 
 # Margin sampling
