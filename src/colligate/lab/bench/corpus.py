@@ -15,7 +15,7 @@ from colligate.core.events import Trace
 from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets.passages import (
-    PassageFile,
+    Passages,
     check_documents,
     load_documents,
     name_files,
@@ -52,7 +52,7 @@ class CorpusResolver:
     chunker: str = STRUCTURAL
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
-    _passages: dict[Path, PassageFile] = field(default_factory=dict, init=False)
+    _passages: dict[Path, Passages] = field(default_factory=dict, init=False)
     _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -69,7 +69,7 @@ class CorpusResolver:
         """
         if not self._is_folder(dataset):
             if dataset.over != "corpus":
-                await in_thread(check_documents, question, self._passage_file(dataset))
+                check_documents(question, await self._read_passages(dataset, question))
             return question
         folder = require_path(self.data, str(dataset.corpus))
         if folder not in self._names:
@@ -107,7 +107,8 @@ class CorpusResolver:
             library = await self._library(dataset)
             yield library.view([document.id for document in question.documents])
         else:
-            documents = await in_thread(load_documents, question, self._passage_file(dataset))
+            passages = await self._read_passages(dataset, question)
+            documents = await in_thread(load_documents, question, passages)
             made = InMemorySources(documents, self.embedder, chunker=self.chunker)
             async with made as sources:
                 if self.embedder is not None and documents:
@@ -120,14 +121,15 @@ class CorpusResolver:
             return False
         return require_path(self.data, dataset.corpus).is_dir()
 
-    def _passage_file(self, dataset: Dataset) -> PassageFile | None:
-        """Return the file that has the texts which questions leave out."""
-        if dataset.corpus is None:
+    async def _read_passages(self, dataset: Dataset, question: Question) -> Passages | None:
+        """Return the file of the texts that a question leaves out; None if it leaves out none."""
+        if dataset.corpus is None or all(each.text.strip() for each in question.documents):
             return None
         path = require_path(self.data, dataset.corpus)
-        if path not in self._passages:
-            self._passages[path] = PassageFile(path)
-        return self._passages[path]
+        async with self._opening:
+            if path not in self._passages:
+                self._passages[path] = await in_thread(Passages.read, path)
+            return self._passages[path]
 
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """Return the corpus of a data set, indexed."""

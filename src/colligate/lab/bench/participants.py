@@ -80,21 +80,30 @@ class ModelNames:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part: what asks models, what measures answers, and the record of each model."""
+    """Who takes part, and in what: what asks models, what measures answers, each model's record.
 
+    `plan` is what can be done with them of what was asked.
+    """
+
+    plan: Plan
     answerer: Answerer
     backends: Backends
     records: Mapping[str, ModelRecord]
 
 
 async def open_participants(
-    names: ModelNames, plan: Plan, answerer: Answerer, stack: AsyncExitStack, trace: Trace
-) -> tuple[Participants, Plan]:
-    """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
+    names: ModelNames,
+    plan: Plan,
+    answerer: Answerer,
+    replies: Path | None,
+    stack: AsyncExitStack,
+    trace: Trace,
+) -> Participants:
+    """Open what a plan needs, until `stack` closes; `answerer` gets its models.
 
-    The answerer gets its models. Strategies that these cannot run, and optional metrics that cannot
-    be taken, are left out and reported; a strategy that was chosen by name, or another metric, is
-    an error.
+    Strategies that these cannot run, and optional metrics that cannot be taken, are left out and
+    reported; a strategy that was chosen by name, or another metric, is an error. Models keep their
+    replies in the file `replies` and reuse them; those that are not deterministic are never stored.
     """
     session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
@@ -112,22 +121,15 @@ async def open_participants(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
-    answering = replace(
+    if replies is not None:
+        cache = ResponseCache(replies)
+        stack.callback(cache.close)
+        models = {role: CachedChat(model, cache) for role, model in models.items()}
+    answerer = replace(
         answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
     )
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(answering, backends, records), plan
-
-
-def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
-    """Return the participants with models that store their replies in a file and reuse them.
-
-    Replies that are not deterministic are never stored. The file is closed with `stack`.
-    """
-    cache = ResponseCache(file)
-    stack.callback(cache.close)
-    models = {role: CachedChat(model, cache) for role, model in who.answerer.models.items()}
-    return replace(who, answerer=replace(who.answerer, models=models))
+    return Participants(plan, answerer, backends, records)
 
 
 async def _open_readers(

@@ -30,7 +30,6 @@ from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row, read_rows
 from colligate.lab.bench.participants import (
     ModelNames,
     Participants,
-    cache_replies,
     open_participants,
 )
 from colligate.lab.bench.plan import (
@@ -130,17 +129,14 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     _check_places(request, planned)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
-            who, planned = await open_participants(request.names, planned, answerer, stack, trace)
-            if request.replies is not None:
-                who = cache_replies(who, request.replies, stack)
-            record = await asyncio.to_thread(_make_provenance, request, planned, who)
-            indexes = request.indexes or request.out / INDEXES
+            who = await open_participants(
+                request.names, planned, answerer, request.replies, stack, trace
+            )
+            planned = who.plan
+            record = await asyncio.to_thread(_make_provenance, request, who)
+            indexes, embedder = request.indexes or request.out / INDEXES, who.answerer.embedder
             corpora = CorpusResolver(
-                request.data,
-                indexes,
-                who.answerer.embedder,
-                trace,
-                chunker=request.names.chunker,
+                request.data, indexes, embedder, trace, chunker=request.names.chunker
             )
             await stack.enter_async_context(corpora)
             bench = Bench(planned, who.answerer, corpora, who.backends, request.traces)
@@ -173,8 +169,9 @@ def _check_places(request: BenchRequest, planned: Plan) -> None:
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
 
 
-def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+def _make_provenance(request: BenchRequest, who: Participants) -> Provenance:
     """Return the record of a run that begins now; reads every file of the data."""
+    planned = who.plan
     datasets = [each.dataset for each in planned.datasets]
     files = {file for each in datasets for file in (each.file, each.corpus) if file is not None}
     strategies = [entry.strategy for entry in planned.entries]
