@@ -25,8 +25,12 @@ from jinja2 import Environment, StrictUndefined
 from colligate import __version__
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
-from colligate.lab.bench.charts import can_draw
-from colligate.lab.bench.figures import ReportFigure, make_difference_figure, make_figures
+from colligate.lab.bench.figures import (
+    ReportFigure,
+    can_draw,
+    make_difference_figure,
+    make_figures,
+)
 from colligate.lab.bench.outcome import Piece, Row
 from colligate.lab.bench.tables import (
     RunResults,

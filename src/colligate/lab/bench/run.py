@@ -44,7 +44,7 @@ from colligate.lab.bench.plan import (
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.suites import Dataset, Suite
-from colligate.lab.bench.totals import take_totals
+from colligate.lab.bench.tables import take_totals
 from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.lab.jobs.job import Job, utc_now

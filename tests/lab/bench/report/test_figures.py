@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from colligate.lab.bench.charts import (
+from colligate.lab.bench.figures import (
     COLOURS,
     Chart,
     Panel,

@@ -15,7 +15,7 @@ from lxml import html
 from colligate.lab.bench import report as report_module
 from colligate.lab.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.lab.bench.report import write_report
-from colligate.lab.bench.totals import digest_rows
+from colligate.lab.bench.tables import digest_rows
 from support.bench import DATASETS, METHODS, MadeRun
 
 Make = Callable[..., Any]
