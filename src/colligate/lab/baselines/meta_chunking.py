@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
+from colligate.core.fit import split_by_tokens
 from colligate.core.prompts import build_messages, enclose
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
@@ -207,14 +208,6 @@ def merge_chunks(
 
     Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
     """
-    found: list[tuple[int, int]] = []
-    words = 0
-    for start, end in chunks:
-        more = sum(sizes[start:end])
-        if found and words + more <= most:
-            found[-1] = (found[-1][0], end)
-            words += more
-        else:
-            found.append((start, end))
-            words = more
-    return found
+    words = [sum(sizes[start:end]) for start, end in chunks]
+    runs = split_by_tokens(words, most) if chunks else []
+    return [(chunks[run.start][0], chunks[run.stop - 1][1]) for run in runs]

@@ -38,21 +38,19 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         "rounds": rounds,
         "rounds_dual": max(1.0, rounds),
     }
-    offline = {name: float(value or 0) for name, value in usage.get("offline", {}).items()}
-    prepared = offline.get("input_tokens", 0.0)
-    measures["offline_calls"] = offline.get("calls", 0.0)
-    measures["offline_tokens"] = prepared + offline.get("output_tokens", 0.0)
-    measures["online_calls"] = measures["calls"] - measures["offline_calls"]
-    measures["online_tokens"] = measures["tokens"] - measures["offline_tokens"]
-    measures["online_input_tokens"] = into - prepared
     if not usage.get("remembered"):
         measures["seconds"] = outcome.seconds
-        measures["offline_seconds"] = offline.get("seconds", 0.0)
-        measures["online_seconds"] = outcome.seconds - measures["offline_seconds"]
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
-        measures["offline_usd"] = offline.get("cost_usd", 0.0)
-        measures["online_usd"] = measures["usd"] - measures["offline_usd"]
+    offline = {name: float(value or 0) for name, value in usage.get("offline", {}).items()}
+    prepared = offline.get("input_tokens", 0.0)
+    offline["tokens"] = prepared + offline.get("output_tokens", 0.0)
+    offline["usd"] = offline.get("cost_usd", 0.0)
+    for name in ("calls", "tokens", "seconds", "usd"):
+        if name in measures:
+            measures[f"offline_{name}"] = offline.get(name, 0.0)
+            measures[f"online_{name}"] = measures[name] - offline.get(name, 0.0)
+    measures["online_input_tokens"] = into - prepared
     measures |= {name: outcome.counts[name] for name in _COUNTED if name in outcome.counts}
     steps = {f"by_{step}": sums for step, sums in usage.get("by_step", {}).items()}
     for part, sums in {**usage.get("by_role", {}), **steps}.items():
