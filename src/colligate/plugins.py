@@ -4,7 +4,7 @@
     my-method = "my_package:MyMethod"
 
 Groups are `colligate.strategies`, `.models`, `.formats`, `.datasets` and `.metrics`
-(docs/extending.md), and for its own lab and scale `.commands`, `.stores`, `.workers`, `.answerers`.
+(docs/extending.md), and for its own lab and scale `.commands`, `.stores`, `.workers`.
 """
 
 from __future__ import annotations

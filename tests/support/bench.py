@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -115,7 +114,6 @@ class MadeRun:
     methods: int = len(METHODS)
     traced: bool = True
     suite: str = ""
-    fusion: str = "sfs"
     change: Callable[[Row], Row | None] = field(default=lambda row: row)
 
     def write(self) -> Path:
@@ -154,10 +152,13 @@ class MadeRun:
         metrics = {"containment": float(right), "em": float(right), "f1": 0.5 + right / 2}
         metrics |= {"tokens": 3000.0 * (at + 1)}
         metrics |= {f"recall_at_{k}": min(1.0, 0.3 + k / 50) for k in (1, 5, 10, 20, 50, 100)}
-        trace = None
+        trace, attention = None, ()
         if self.traced and method == "duquad":
             trace = f"traces/{dataset}-{number}.jsonl.gz"
-            self.trace(self.folder / trace, gold)
+            (self.folder / trace).parent.mkdir(exist_ok=True)
+            (self.folder / trace).write_bytes(b"")
+            # High at both ends and at the gold.
+            attention = tuple(0.01 + abs(at - 9.5) / 300 + 0.03 * (at == gold) for at in range(20))
         return Row(
             dataset,
             f"{dataset}-{number}",
@@ -172,20 +173,12 @@ class MadeRun:
                 evidence=(first, second),
                 usage={"calls": at + 1, "input_tokens": 3000 * (at + 1), "cost_usd": 0.0},
                 seconds=1.5 * (at + 1),
+                attention=attention,
             ),
             metrics=metrics,
             gold_at=gold,
             trace=trace,
         )
-
-    def trace(self, file: Path, gold: int | None) -> None:
-        """A trace with the attention of twenty documents: high at both ends and at the gold."""
-        file.parent.mkdir(exist_ok=True)
-        values = [0.01 + abs(place - 9.5) / 300 + 0.03 * (place == gold) for place in range(20)]
-        weighted = {"event": "weighted", "fusion": self.fusion, "signals": {"attention": values}}
-        with gzip.open(file, "wt", encoding="utf-8") as lines:
-            for event in ({"event": "asked", "reply": "so"}, weighted):
-                lines.write(json.dumps(event) + "\n")
 
 
 # A question of each kind, and an answer that most metrics say something of

@@ -16,7 +16,6 @@ from colligate.errors import MissingCapability, UsageError, WeightsUnavailable
         ("meta-chunking", {"how": "msp"}, "label"),
         ("main-rag", {"units": "documents"}, "label"),
         ("flare", {"mode": "sparse"}, "likelihoods"),
-        ("semantic-chunking", {"how": "meaning"}, "embedder"),
         ("reorder-dense", {}, "embedder"),
         ("metarag", {"mode": "sparse"}, "embedder"),
         ("asc", {"mode": "sparse"}, "embedder"),

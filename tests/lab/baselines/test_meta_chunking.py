@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines.meta_chunking import (
     MetaChunking,
+    cut_runs,
     find_minima,
     merge_chunks,
 )
-from colligate.lab.baselines.token_scores import cut_runs
 from colligate.models import LabelOdds
 from support.documents import make
 from support.prompts import bodies

@@ -59,7 +59,7 @@ def test_what_the_model_does_not_judge_is_nothing():
 async def test_a_model_without_such_tokens_is_refused(tiny_folder):
     model = ReflectiveModel(str(tiny_folder("llama")))
     with pytest.raises(WeightsUnavailable, match="selfrag"):
-        await model.wants_retrieval("Where?")
+        await model.run(model.wants_retrieval, "Where?")
     await model.aclose()
 
 
@@ -75,12 +75,13 @@ async def test_a_model_with_them_writes_and_judges(tiny_folder, tmp_path):
     tokenizer.save_pretrained(tmp_path)
 
     model = ReflectiveModel(str(tmp_path))
-    assert 0 <= await model.wants_retrieval("Where?") <= 1
-    first = await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    assert 0 <= await model.run(model.wants_retrieval, "Where?") <= 1
+    asked = ("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    first = await model.run(model.continue_answer, *asked)
     assert 0 < first.output_tokens <= 8
     assert 0 < first.likely <= 1
     assert 0 <= first.relevant <= 1
-    again = await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    again = await model.run(model.continue_answer, *asked)
     assert (again.text, again.output_tokens) == (first.text, first.output_tokens)
     # torch may add in another order when other work runs beside it.
     assert again.likely == pytest.approx(first.likely, rel=1e-5)

@@ -1,5 +1,3 @@
-import numpy as np
-
 from colligate.lab.baselines.semantic_chunking import SemanticChunking
 from support.documents import make
 from support.prompts import bodies
@@ -15,20 +13,10 @@ Otters live by rivers. Otters sleep afloat. Otters eat fish. Otters hold hands.
 
 Bridges carry roads. Bridges rust. Bridges need paint. Bridges sway.
 """
-PLAIN = " ".join(line for line in TEXT.splitlines() if line and not line.startswith("#"))
 
 
 def notes(text=TEXT):
     return make(text, "Notes", "notes")
-
-
-class BySubject:
-    """Otters lie one way, bridges the other."""
-
-    async def embed(self, texts, kind="passage"):
-        counts = [[text.lower().count("otter"), text.lower().count("bridge")] for text in texts]
-        rows = np.array(counts, np.float32) + 1e-3
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(ask, reply):
@@ -39,17 +27,3 @@ async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(ask, re
     assert "Otters" not in first
     assert any("Otters live by rivers." in other for other in others)
     assert answer.citations[0].quote == "Bridges rust."
-
-
-async def test_meaning_cuts_where_the_subject_changes(ask):
-    _, _, model = await ask(
-        SemanticChunking(how="meaning", percentile=80),
-        QUESTION,
-        [notes(PLAIN)],
-        embedder=BySubject(),
-    )
-    first, *_ = bodies(model.calls[0].prompt)
-    assert first.startswith("Bridges")
-    assert "Otters" not in first
-    joined = " ".join(sorted(bodies(model.calls[0].prompt), key=PLAIN.index))
-    assert joined == PLAIN

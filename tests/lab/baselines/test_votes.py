@@ -286,10 +286,13 @@ async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sourc
         def __init__(self, name):
             self.name = name
 
-        async def wants_retrieval(self, question):
+        async def run(self, work, *given):
+            return work(*given)
+
+        def wants_retrieval(self, question):
             return 0.9
 
-        async def continue_answer(self, question, passage, before, max_tokens):
+        def continue_answer(self, question, passage, before, most):
             asked.append(passage)
             good = 0.9 if "town" in passage else 0.1
             return ReflectedText("In Sweden.", 0.5, good, good, 0.0, 0.0, 100, 10)

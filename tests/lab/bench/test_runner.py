@@ -36,8 +36,7 @@ from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
 from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
-from colligate.lab.bench.tables import RunResults
-from colligate.lab.bench.totals import read_totals
+from colligate.lab.bench.tables import RunResults, read_totals
 from colligate.lab.commands.bench import collect_means
 from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources

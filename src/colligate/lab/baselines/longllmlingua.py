@@ -18,21 +18,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
 from colligate.core.events import Pruned
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress
-from colligate.lab.baselines.shared import DocumentMethod, show_shortened
+from colligate.lab.baselines.shared import LikelihoodMethod
 from colligate.lab.baselines.token_scores import MARGIN, cut_pieces, score_tokens
-from colligate.models import Capability, Role
-from colligate.readers.lookup import reserve_for_answer
+from colligate.models import Role
 
 
 @dataclass(frozen=True)
-class LongLLMLingua(DocumentMethod):
+class LongLLMLingua(LikelihoodMethod):
     """Documents ranked and cut token by token by a small model's likelihoods, then read.
 
     The likelihoods are the scorer's. The best documents are kept until they exceed the target by
@@ -50,7 +47,6 @@ class LongLLMLingua(DocumentMethod):
     """
 
     name: ClassVar[str] = "longllmlingua"
-    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
     LEAST: ClassVar[Mapping[str, float]] = {"extra": 0}
 
     rate: float = 0.55  # FlashRAG
@@ -60,19 +56,9 @@ class LongLLMLingua(DocumentMethod):
     block: int = 200
     order: Literal["best", "given"] = "best"
 
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Rank, cut, read."""
-        passages = await self.choose(question, run)
-        scorer = run.model(Role.SCORER)
-        kept = [compress(each, [(0, len(each.text))]) for each in passages]
-        ranks = [1.0] * len(kept)
-        with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
-            kept, ranks = await self._shorten(question, passages, run)
-        return await run.read(question, show_shortened(kept, run, ranks), form=self.form)
-
     async def _shorten(
         self, question: str, passages: Sequence[Passage], run: Run
-    ) -> tuple[list[CompressedPassage], list[float]]:
+    ) -> tuple[list[CompressedPassage], Sequence[float]]:
         """Return the best passages, cut, in the order in which they are read, and their scores."""
         scores = await self._rank(question, passages, run)
         sizes = [await run.model(Role.SCORER).count_tokens(p.text) for p in passages]

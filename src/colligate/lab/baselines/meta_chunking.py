@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
+from colligate.core.fit import split_by_tokens
 from colligate.core.prompts import build_messages, enclose
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
@@ -28,7 +29,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.lab.baselines.shared import ChunkMethod
-from colligate.lab.baselines.token_scores import cut_pieces, cut_runs, score_running_tokens
+from colligate.lab.baselines.token_scores import cut_pieces, score_running_tokens
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
 
@@ -135,6 +136,16 @@ def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
     return found
 
 
+def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Return half-open runs of `count` sentences, cut after each of these.
+
+    >>> cut_runs(5, [1, 3])
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    ends = [cut + 1 for cut in cuts if cut + 1 < count]
+    return [pair for pair in zip([0, *ends], [*ends, count], strict=True) if pair[0] < pair[1]]
+
+
 # Margin sampling
 
 INSTRUCTION = """\
@@ -197,14 +208,6 @@ def merge_chunks(
 
     Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
     """
-    found: list[tuple[int, int]] = []
-    words = 0
-    for start, end in chunks:
-        more = sum(sizes[start:end])
-        if found and words + more <= most:
-            found[-1] = (found[-1][0], end)
-            words += more
-        else:
-            found.append((start, end))
-            words = more
-    return found
+    words = [sum(sizes[start:end]) for start, end in chunks]
+    runs = split_by_tokens(words, most) if chunks else []
+    return [(chunks[run.start][0], chunks[run.stop - 1][1]) for run in runs]

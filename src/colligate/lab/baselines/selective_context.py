@@ -17,13 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.documents.sentences import split_sentences
-from colligate.lab.baselines.shared import DocumentMethod, show_shortened
+from colligate.lab.baselines.shared import LikelihoodMethod
 from colligate.lab.baselines.token_scores import (
     MARGIN,
     TokenScore,
@@ -31,12 +29,11 @@ from colligate.lab.baselines.token_scores import (
     group_words,
     score_tokens,
 )
-from colligate.models import Capability, Role
-from colligate.readers.lookup import reserve_for_answer
+from colligate.models import Role
 
 
 @dataclass(frozen=True)
-class SelectiveContext(DocumentMethod):
+class SelectiveContext(LikelihoodMethod):
     """Documents without the words that a small model would have guessed, then read.
 
     LongRefiner's row is `units=documents documents=8 target=2048`.
@@ -48,22 +45,14 @@ class SelectiveContext(DocumentMethod):
     """
 
     name: ClassVar[str] = "selective-context"
-    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
 
     level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper has phrases
     reduce: float = 0.35  # the published code
     target: int | None = None
 
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Leave out, read."""
-        passages = await self.choose(question, run)
-        scorer = run.model(Role.SCORER)
-        kept = [compress(each, [(0, len(each.text))]) for each in passages]
-        with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
-            kept = await self._compress(passages, run)
-        return await run.read(question, show_shortened(kept, run), form=self.form)
-
-    async def _compress(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
+    async def _shorten(
+        self, question: str, passages: Sequence[Passage], run: Run
+    ) -> tuple[list[CompressedPassage], Sequence[float]]:
         """Leave out the least informative units of all passages together."""
         places = [(p, at) for p in passages for at in await self._split(p, run)]
         pairs = [("", p.text[start:end]) for p, (start, end) in places]
@@ -80,7 +69,7 @@ class SelectiveContext(DocumentMethod):
         kept: dict[Passage, list[tuple[int, int]]] = {each: [] for each in passages}
         for place in informative:
             kept[units[place][0]].append(units[place][1])
-        return [compress(passage, spans) for passage, spans in kept.items()]
+        return [compress(passage, spans) for passage, spans in kept.items()], ()
 
     def _merge(self, text: str, tokens: Sequence[TokenScore]) -> Iterator[tuple[int, int, float]]:
         """Yield the units of a sentence: their ranges, and the mean of their tokens in nats."""

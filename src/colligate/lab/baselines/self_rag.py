@@ -113,8 +113,9 @@ class SelfRAG(LookupMethod):
     async def _wants_retrieval(self, question: str, run: Run) -> bool:
         """Return whether the odds of "retrieve" are high enough."""
         if self.reflection is not None:
+            model = get_reflective_model(self.reflection)
             with meter_passes(self.reflection, run, usage=Usage(estimate_tokens(question))):
-                odds = await get_reflective_model(self.reflection).wants_retrieval(question)
+                odds = await model.run(model.wants_retrieval, question)
         else:
             odds = (await run.labels(_messages(_RETRIEVE, question), _YES_NO)).odds["Yes"]
         run.emit(Noted(f"retrieval is worth it with odds of {odds:.2f}"))
@@ -194,11 +195,10 @@ class SelfRAG(LookupMethod):
         async with run.tokens.hold(most):
             began = time.perf_counter()
             model = get_reflective_model(name)
-            made = await model.continue_answer(question, text, beam.text, self.segment_tokens)
-            seconds, usage = (
-                time.perf_counter() - began,
-                Usage(made.input_tokens, made.output_tokens),
-            )
+            asked = (question, text, beam.text, self.segment_tokens)
+            made = await model.run(model.continue_answer, *asked)
+            seconds = time.perf_counter() - began
+            usage = Usage(made.input_tokens, made.output_tokens)
             run.meter.scoring(Role.SCORER, name, passes=1, seconds=seconds, usage=usage)
         return made
 
@@ -305,7 +305,7 @@ class ReflectedText:
 
 
 class ReflectiveModel(TransformersModel):
-    """A model trained as Self-RAG's, by folder or hub name."""
+    """A model trained as Self-RAG's, by folder or hub name; ask it in its thread (`run`)."""
 
     auto_class = "AutoModelForCausalLM"
     dtype = "auto"
@@ -320,21 +320,13 @@ class ReflectiveModel(TransformersModel):
             raise WeightsUnavailable(what, why, hint)
         return {mark: vocabulary[mark] for mark in TOKENS}
 
-    async def wants_retrieval(self, question: str) -> float:
+    def wants_retrieval(self, question: str) -> float:
         """Return the share of [Retrieval] at the beginning of the answer, in [0, 1]."""
-        return await self.run(self._ask_retrieval, question)
-
-    async def continue_answer(
-        self, question: str, passage: str, before: str, max_tokens: int
-    ) -> ReflectedText:
-        """Write greedily after a passage and the answer so far."""
-        return await self.run(self._continue, question, passage, before, max_tokens)
-
-    def _ask_retrieval(self, question: str) -> float:
         [step] = self._write(self._encode_prompt(question, ""), 1)
         return _weigh(step.probabilities, RETRIEVAL, (1.0, 0.0))
 
-    def _continue(self, question: str, passage: str, before: str, most: int) -> ReflectedText:
+    def continue_answer(self, question: str, passage: str, before: str, most: int) -> ReflectedText:
+        """Write greedily, at most `most` tokens, after a passage and the answer so far."""
         ids, (opening, closing) = self._encode_prompt(question, before), _PARAGRAPH
         shown = self._encode(passage)[: max(0, self.limit(_WINDOW) - len(ids) - most - 3)]
         marks = self.ids_of[RETRIEVAL[0]], self.ids_of[opening], self.ids_of[closing]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from colligate.core.answer import Answer, Form, Stated
-from colligate.core.events import Event, Pruned, pluralize
+from colligate.core.events import Assembled, Pruned
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, render_passages, render_question
@@ -20,13 +20,13 @@ from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents import Document, Hit, Passage
 from colligate.documents.chunking import Chunker
-from colligate.documents.compress import CompressedPassage
+from colligate.documents.compress import CompressedPassage, compress
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
-from colligate.models import Message, Role, Usage
-from colligate.readers.lookup import try_structured
+from colligate.models import Capability, Message, Role, Usage
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -92,6 +92,29 @@ class DocumentMethod(SearchMethod):
         most, mode = self.documents, self.mode
         found = await choose_units(question, run, self.units, most, pool=self.pool, mode=mode)
         return [passage for passage in found[1] if passage.text.strip()]
+
+
+@dataclass(frozen=True)
+class LikelihoodMethod(DocumentMethod):
+    """A method that shortens what is read by the likelihoods of the scorer."""
+
+    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Shorten, read; whole passages if the budget ends the scores."""
+        passages = await self.choose(question, run)
+        scorer = run.model(Role.SCORER)
+        kept = [compress(each, [(0, len(each.text))]) for each in passages]
+        scores: Sequence[float] = ()
+        with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
+            kept, scores = await self._shorten(question, passages, run)
+        return await run.read(question, show_shortened(kept, run, scores), form=self.form)
+
+    async def _shorten(
+        self, question: str, passages: Sequence[Passage], run: Run
+    ) -> tuple[list[CompressedPassage], Sequence[float]]:
+        """Return what is left of the passages, in the order in which it is read, and any scores."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -218,18 +241,6 @@ async def show_best(
     return show_ranked(hits, f"by {by}")
 
 
-@dataclass(frozen=True)
-class Shortened(Event):
-    """Passages were shortened: what is left of each, and its share of the passage's characters."""
-
-    spans: tuple[Span, ...]
-    texts: tuple[str, ...]
-    shares: tuple[float, ...]
-
-    def line(self) -> str:
-        return f"shortened {pluralize(len(self.spans), 'passage')}"
-
-
 def show_shortened(
     passages: Sequence[CompressedPassage], run: Run, scores: Sequence[float] = ()
 ) -> list[Shown]:
@@ -241,12 +252,8 @@ def show_shortened(
     left = [(each, score) for each, score in scored if each.kept]
     if passages and not left:
         run.warn("the compressor kept nothing of the passages: let it drop less")
-    spans, texts, shares = ([getattr(each, name) for each, _ in left] for name in _SHORTENED)
-    run.emit(Shortened(tuple(spans), tuple(texts), tuple(shares)))
+    run.emit(Assembled(tuple(each.text for each, _ in left)))
     return [Shown(each, s, f"{each.share:.0%} of its characters were shown") for each, s in left]
-
-
-_SHORTENED = ("span", "text", "share")
 
 
 def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:

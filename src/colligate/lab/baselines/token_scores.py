@@ -115,16 +115,6 @@ def group_words(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]
     return words
 
 
-def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return half-open runs of `count` sentences, cut after each of these.
-
-    >>> cut_runs(5, [1, 3])
-    [(0, 2), (2, 4), (4, 5)]
-    """
-    ends = [cut + 1 for cut in cuts if cut + 1 < count]
-    return [pair for pair in zip([0, *ends], [*ends, count], strict=True) if pair[0] < pair[1]]
-
-
 def cut_pieces(
     start: int, end: int, tokens: Sequence[tuple[int, int]], most: int
 ) -> list[tuple[int, int]]:

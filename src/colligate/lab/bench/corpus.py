@@ -15,9 +15,8 @@ from colligate.core.events import Trace
 from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets.passages import (
-    PassageFile,
+    Passages,
     check_documents,
-    find_passages,
     load_documents,
     name_files,
 )
@@ -42,22 +41,18 @@ class CorpusResolver:
     """Finds the documents of a question: those that it brings, or a corpus kept in a library.
 
     `data` is the folder of the data sets' files. Corpora are indexed below `indexes`, once: what a
-    killed process has indexed is kept. Without an embedder nothing can be searched. `engine` is
-    that of the libraries (`AsyncLibrary`). With `is_filled` they are used as they are: another
-    process has indexed them. `chunker` names what cuts documents into passages. Use it with `async
-    with`.
+    killed process has indexed is kept. Without an embedder nothing can be searched. `chunker`
+    names what cuts documents into passages. Use it with `async with`.
     """
 
     data: Path
     indexes: Path
     embedder: Embedder | None = None
     trace: Trace = field(default_factory=Trace)
-    engine: str | None = None
-    is_filled: bool = False
     chunker: str = STRUCTURAL
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
-    _passages: dict[Path, PassageFile] = field(default_factory=dict, init=False)
+    _passages: dict[Path, Passages] = field(default_factory=dict, init=False)
     _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -74,7 +69,7 @@ class CorpusResolver:
         """
         if not self._is_folder(dataset):
             if dataset.over != "corpus":
-                await in_thread(check_documents, question, self._passage_file(dataset))
+                check_documents(question, await self._read_passages(dataset, question))
             return question
         folder = require_path(self.data, str(dataset.corpus))
         if folder not in self._names:
@@ -105,72 +100,65 @@ class CorpusResolver:
     @asynccontextmanager
     async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
         """Open the documents that a resolved question is asked over, ready to be searched."""
-        if self._asks_all(dataset, question):
+        over = dataset.over
+        if over == "corpus" or (over == "documents" and not question.documents):
             yield await self._library(dataset)
         elif self._is_folder(dataset):
             library = await self._library(dataset)
             yield library.view([document.id for document in question.documents])
         else:
-            documents = await in_thread(load_documents, question, self._passage_file(dataset))
+            passages = await self._read_passages(dataset, question)
+            documents = await in_thread(load_documents, question, passages)
             made = InMemorySources(documents, self.embedder, chunker=self.chunker)
             async with made as sources:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time includes it
                 yield sources
 
-    async def index(self, dataset: Dataset, question: Question) -> None:
-        """Index the corpus that a question is asked over, if it is asked over one."""
-        if self._asks_all(dataset, question) or self._is_folder(dataset):
-            await self._library(dataset)
-
-    def _asks_all(self, dataset: Dataset, question: Question) -> bool:
-        """Tell whether a question is asked over the whole corpus."""
-        return dataset.over == "corpus" or (dataset.over == "documents" and not question.documents)
-
     def _is_folder(self, dataset: Dataset) -> bool:
         """Tell whether the corpus is a folder of whole documents in files."""
         if dataset.corpus is None:
             return False
-        return find_passages(require_path(self.data, dataset.corpus)).is_dir()
+        return require_path(self.data, dataset.corpus).is_dir()
 
-    def _passage_file(self, dataset: Dataset) -> PassageFile | None:
-        """Return the file that has the texts which questions leave out."""
-        if dataset.corpus is None:
+    async def _read_passages(self, dataset: Dataset, question: Question) -> Passages | None:
+        """Return the file of the texts that a question leaves out; None if it leaves out none."""
+        if dataset.corpus is None or all(each.text.strip() for each in question.documents):
             return None
         path = require_path(self.data, dataset.corpus)
-        if path not in self._passages:
-            self._passages[path] = PassageFile(path)
-        return self._passages[path]
+        async with self._opening:
+            if path not in self._passages:
+                self._passages[path] = await in_thread(Passages.read, path)
+            return self._passages[path]
 
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """Return the corpus of a data set, indexed."""
-        path = find_passages(require_path(self.data, str(dataset.corpus)))
+        path = require_path(self.data, str(dataset.corpus))
         async with self._opening:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
-                others = [self.engine, None if self.chunker == STRUCTURAL else self.chunker]
-                folder = self.indexes / await in_thread(_name_index, path, by, *others)
+                chunker = "" if self.chunker == STRUCTURAL else self.chunker
+                folder = self.indexes / await in_thread(_name_index, path, by, chunker)
                 library = AsyncLibrary(
                     folder,
                     embedder=embedder,
                     chunker=self.chunker,
                     reader=_READER,
                     follow_links=True,
-                    engine=self.engine,
                 )
                 self._stack.push_async_callback(library.close)
-                if not self.is_filled:
-                    await ingest(library, [path], self.trace, index=self.embedder is not None)
+                await ingest(library, [path], self.trace, index=self.embedder is not None)
                 self._libraries[path] = library
             return self._libraries[path]
 
 
-def _name_index(path: Path, embedder: str, *others: str | None) -> str:
+def _name_index(path: Path, embedder: str, chunker: str) -> str:
     """Return the folder name of a corpus's index: another one when a file of it changes.
 
     Otherwise a search would find what was taken out of the corpus. Blocks.
     """
-    whole = "\0".join([str(path.absolute()), embedder, path_digest(path), *filter(None, others)])
+    parts = [str(path.absolute()), embedder, path_digest(path), chunker]
+    whole = "\0".join(filter(None, parts))
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
     return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

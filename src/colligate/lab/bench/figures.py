@@ -1,30 +1,25 @@
-"""The report's figures: which numbers each of them shows, by the suite's `[[pictures]]`."""
+"""The report's figures: which numbers each of them shows, by the suite's `[[pictures]]`.
+
+matplotlib, which comes with the extra `bench`, draws them as SVG elements; without it every drawing
+is "". The same numbers always give the same drawing.
+"""
 
 from __future__ import annotations
 
-import gzip
-import json
+import io
 import math
 import re
-import zlib
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
+from html import escape
+from importlib.util import find_spec
 from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
 
 from colligate.core.events import pluralize
-from colligate.lab.bench.charts import (
-    Chart,
-    Panel,
-    Point,
-    Series,
-    draw_differences,
-    draw_groups,
-    draw_lines,
-)
-from colligate.lab.bench.outcome import Row
 from colligate.lab.bench.suites import Method, Picture, PictureKind
 from colligate.lab.bench.tables import (
     NONE,
@@ -34,6 +29,9 @@ from colligate.lab.bench.tables import (
     format_interval,
     format_number,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ALWAYS: tuple[PictureKind, ...] = ("by-gold-position", "recall-at-k", "pareto")
 """The pictures that a report has wherever the run has their numbers."""
@@ -112,9 +110,17 @@ def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
     at = sorted({point.x for each in series for point in each.points})
     rows = []
     for each in series:
-        known = {p.x: format_interval(p.y, p.low, p.high, places) for p in each.points}
+        known = {p.x: _format_point(p, places) for p in each.points}
         rows.append((each.label, *(known.get(place, NONE) for place in at)))
     return [("", *(f"{place:g}" for place in at)), *rows]
+
+
+def _format_point(point: Point, places: int = 1) -> str:
+    """Return a value, with its interval in brackets where that has a width."""
+    text = format_number(point.y, places)
+    if point.low is None or point.high is None or point.low == point.high:
+        return text
+    return f"{text} {format_interval(point.low, point.high, places)}"
 
 
 def _make_chart(title: str, x_label: str, scale: float, metric: str = "") -> Chart:
@@ -151,8 +157,8 @@ def _recall_at_k(results: RunResults, picture: Picture) -> ReportFigure:
 
 
 def _columns(results: RunResults, picture: Picture) -> ReportFigure:
-    """Return the table's columns as bars: of one data set or metric, on the first's scale."""
-    title = picture.label or "The table as bars"
+    """Return the table's columns side by side: of one data set or metric, on the first's scale."""
+    title = picture.label or "The table as a figure"
     shown = [
         column
         for column in results.table.columns
@@ -168,9 +174,10 @@ def _columns(results: RunResults, picture: Picture) -> ReportFigure:
         cells = [(place, column.cells.get(method.name)) for place, column in enumerate(shown)]
         points = [Point(at, cell.value, cell.low, cell.high) for at, cell in cells if cell]
         series += [Series(method.label, points, style)] if points else []
-    groups = [column.title for column in shown]
+    groups = [column.label for column in shown]
     _, *body = _tabulate(series)
-    svg = draw_groups(series, groups, _make_chart(title, "", scale))
+    chart = replace(_make_chart(title, "", scale), groups=groups)
+    svg = draw_lines([Panel("", series)], chart)
     return ReportFigure(title, _INTERVALS, svg, [("", *groups), *body])
 
 
@@ -178,25 +185,29 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     """Return tokens against quality, over the questions that every strategy has."""
     dataset, metric = picture.dataset, _choose_metric(results, picture)
     title, scale = picture.label or "Cost against quality", results.scale(metric)
-    methods = [each for each in results.methods if results.rows_of(dataset, each.name)]
-    values = {each: results.values(dataset, each.name, metric) for each in methods}
+    values: dict[Method, dict[QuestionKey, float]] = {}
+    for method in results.methods:
+        tokens = results.values(dataset, method.name, _COSTS[0])
+        quality = results.values(dataset, method.name, metric)
+        if tokens:
+            values[method] = {key: each for key, each in quality.items() if key in tokens}
     common = set.intersection(*map(set, values.values())) if values else set()
-    if len(methods) < 2 or not common:
-        why = "There are not two strategies with questions and a metric in common."
+    if len(values) < 2 or not common:
+        why = "There are not two strategies with questions, tokens and a metric in common."
         return ReportFigure(title, why)
     dots: list[Series] = []
     numbers = []
-    for method in methods:
-        every = results.rows_of(dataset, method.name)
-        cost = _measure_cost([row for row in every if row.key[:2] in common])
-        quality = {key: value for key, value in values[method].items() if key in common}
-        dots += _make_series(results, method, {cost["tokens"] or 0.0: quality}, scale)
-        [point] = dots[-1].points
-        mean = format_interval(point.y, point.low, point.high)
-        numbers.append((method.label, mean, *map(format_number, cost.values())))
+    for method, every in values.items():
+        quality = {key: value for key, value in every.items() if key in common}
+        costs = [results.values(dataset, method.name, name) for name in _COSTS]
+        # Seconds of remembered replies and unknown prices are not measured.
+        cost = [fmean(of[key] for key in common) if common <= of.keys() else None for of in costs]
+        dots += _make_series(results, method, {cost[0] or 0.0: quality}, scale)
+        mean = _format_point(dots[-1].points[0])
+        numbers.append((method.label, mean, *map(format_number, cost)))
     places = [(each.points[0].x, each.points[0].y) for each in dots]
     front = _find_front(places)
-    head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
+    head = ("strategy", metric, *_COSTS, "front")
     body = [
         (*row, "yes" if place in front else "") for row, place in zip(numbers, places, strict=True)
     ]
@@ -211,21 +222,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     return ReportFigure(title, note, svg, (head, *body))
 
 
-def _measure_cost(rows: Sequence[Row]) -> dict[str, float | None]:
-    """Return means over rows; None for seconds of remembered replies and for unknown prices."""
-    usage = [row.outcome.usage for row in rows]
-    prices = [each.get("cost_usd") for each in usage]
-    seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
-
-    def mean(*names: str) -> float:
-        return fmean(sum(float(each.get(name) or 0) for name in names) for each in usage)
-
-    return {
-        "tokens": mean("input_tokens", "output_tokens"),
-        "calls": mean("calls"),
-        "seconds": fmean(seconds) if seconds else None,
-        "usd": None if None in prices else mean("cost_usd"),
-    }
+_COSTS = ("tokens", "calls", "seconds", "usd")
 
 
 def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -237,33 +234,22 @@ def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, floa
     )
 
 
-MOST_TRACES = 250
-"""How many traces of a strategy are read; more make the report slow and the lines no smoother."""
-
-
-def order_by_chance(key: QuestionKey) -> str:
-    """Return a key by which the same questions come first each time, from all data sets alike."""
-    return sha256("\0".join(key).encode(errors="replace")).hexdigest()
-
-
 def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigure:
     """Return the attention to each place, a panel for each place of the gold document.
 
-    A trace whose strategy weighed the documents has an event `weighted` with the attention to each,
-    in the order given (DuQUAD's Figure 1). Within a question the numbers become z-scores, so that
-    long prompts and short ones count alike; they are then averaged by position.
+    An outcome has the attention to each document, in the order given, where its strategy asked for
+    it (DuQUAD's Figure 1). Within a question the numbers become z-scores, so that long prompts and
+    short ones count alike; they are then averaged by position.
     """
     title = picture.label or "Attention by position"
     panels, counts = [], []
     for method in results.methods:
-        rows = [row for row in results.rows_of(picture.dataset, method.name) if row.trace]
-        rows.sort(key=lambda row: order_by_chance(row.key[:2]))
         # By the place of the gold document, last where it is unknown, then by position.
         seen: dict[float, dict[float, dict[QuestionKey, float]]] = {}
         read = 0
-        for row in rows[:MOST_TRACES]:
+        for row in results.rows_of(picture.dataset, method.name):
             gold = math.inf if row.gold_at is None else row.gold_at + 1
-            scores = _z_scores(_read_attention(results.directory, row))
+            scores = _z_scores(row.outcome.attention)
             read += bool(scores)
             for place, score in enumerate(scores, 1):
                 seen.setdefault(gold, {}).setdefault(place, {})[row.key[:2]] = score
@@ -273,9 +259,9 @@ def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigur
             series = _make_series(results, method, seen[gold], 1)
             panels.append(Panel(named, series, gold if known else None))
         if read:
-            counts.append(f"{read:,} traces of {method.label}")
+            counts.append(f"{read:,} answers of {method.label}")
     if not panels:
-        why = "No trace of this run has a strategy's attention to the documents given."
+        why = "No strategy of this run asked for its attention to the documents given."
         return ReportFigure(title, why)
     note = (
         "Attention of the question to each document, as z-scores within a question, averaged over "
@@ -296,26 +282,6 @@ def _z_scores(values: Sequence[float]) -> Sequence[float]:
     return [(value - mean) / deviation for value in values]
 
 
-def _read_attention(directory: Path, row: Row) -> Sequence[float]:
-    """Return the first attention in a trace that was asked for in the order of the documents.
-
-    The fusion "calibrated" asks in another order, so it tells nothing about positions. For
-    a damaged trace, or one outside the run's folder, the result is empty.
-    """
-    file = (directory / str(row.trace)).resolve()
-    if not file.is_relative_to(directory.resolve()):
-        return ()
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            for event in (json.loads(line) for line in lines if '"weighted"' in line):
-                values = event.get("signals", {}).get("attention")
-                if event["event"] == "weighted" and event.get("fusion", "sfs") == "sfs" and values:
-                    return [float(value) for value in values]
-    except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, zlib.error):
-        pass
-    return ()
-
-
 _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
     "by-gold-position": _by_gold_position,
     "recall-at-k": _recall_at_k,
@@ -329,25 +295,210 @@ def make_difference_figure(results: RunResults) -> ReportFigure | None:
     """Return the figure of how far each strategy is from the best of each column."""
     labels = {each.name: each.label for each in results.methods}
     head = ("column", "best", "strategy", "difference", "low", "high", "p", "p, corrected", "", "n")
-    panels, body = [], []
+    body = []
     for column in results.table.columns:
         gaps = [(labels[name], cell.gap) for name, cell in column.cells.items() if cell.gap]
         if not gaps:
             continue
         best = labels[str(column.best)]
-        panels.append((column.title, f"difference from {best}", gaps))
         for label, gap in gaps:
             ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
             p = (f"{each:.3f}" for each in (gap.p, gap.corrected) if each is not None)
-            body.append((column.title, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
-    if not panels:
+            body.append((column.label, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
+    if not body:
         return None
     note = (
         "For each column, over the questions that both were asked, with 95 % intervals of 10,000 "
-        "paired resamples. A filled mark has stars: p is the larger of the bootstrap's and the "
+        "paired resamples. p is the larger of the bootstrap's and the "
         "sign-flip test's, corrected for all pairs of the column's strategies (Holm). So an "
         "interval of few questions may leave out zero and have none. Columns of fewer than six "
         "questions are left out: no paired test can tell anything there."
     )
-    title = "Differences from the best"
-    return ReportFigure(title, note, draw_differences(panels, title), (head, *body))
+    return ReportFigure("Differences from the best", note, numbers=(head, *body))
+
+
+# Drawing: lines with intervals, in one chart or in several small ones
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value at a place, with its interval where it has one."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """The points of one line; `style` numbers its colour and marker."""
+
+    label: str
+    points: Sequence[Point]
+    style: int = 0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A small chart among others of one figure; the place `marked` is highlighted."""
+
+    title: str
+    series: Sequence[Series]
+    marked: float | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log.
+
+    With `groups` the other axis has these names, which the places of points count from 0.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    limits: tuple[float, float | None] | None = None
+    logarithmic: bool = False
+    groups: Sequence[str] = ()
+
+
+COLOURS = ("#1b5ea6", "#bf430f", "#0f756c", "#87409c", "#8c5f00", "#b0265b", "#566270", "#4c6a05")
+_MARKERS = "osD^vPXp"
+_INK, _SOFT, _MARKED = "#1d1c1a", "#5c5a54", "#fbe9a9"
+_WIDTH = 10.0  # inches of 96 pixels in a page
+_LABEL = 32  # characters of a strategy's name that a figure shows
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "colligate",  # ids depend on the drawing alone
+    "svg.fonttype": "none",  # text stays text
+    "text.parse_math": False,  # a label may hold dollar signs
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib
+    "font.size": 9,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    "grid.color": "#e3e0d8",
+    "text.color": _INK,
+}
+
+
+def can_draw() -> bool:
+    """Tell whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def draw_lines(
+    panels: Sequence[Panel], chart: Chart, front: Sequence[tuple[float, float]] = ()
+) -> str:
+    """Draw the lines of each panel over a common vertical axis; "" where there is no point.
+
+    With a `front`, which is drawn as steps, or with groups the points of a series are not joined.
+    """
+    panels = [replace(panel, series=_keep_finite(panel.series)) for panel in panels]
+    panels = [panel for panel in panels if panel.series]
+    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
+        if canvas is None:
+            return ""
+        from matplotlib.ticker import LogLocator, MaxNLocator
+
+        handles = {}
+        for ax, panel in zip(canvas.axes, panels, strict=True):
+            if panel.marked is not None:
+                ax.axvspan(panel.marked - 0.4, panel.marked + 0.4, color=_MARKED, linewidth=0)
+            if front:
+                ax.step(*zip(*front, strict=True), where="post", color=_SOFT, linestyle="--")
+            for number, each in enumerate(panel.series):
+                # In a group the series stand side by side.
+                aside = (number - (len(panel.series) - 1) / 2) * 0.8 / len(panel.series)
+                handles[each.label, each.style] = ax.errorbar(
+                    [point.x + (aside if chart.groups else 0) for point in each.points],
+                    [point.y for point in each.points],
+                    _measure_whiskers(each.points),
+                    color=COLOURS[each.style % len(COLOURS)],
+                    marker=_MARKERS[(each.style + each.style // len(COLOURS)) % len(_MARKERS)],
+                    linestyle="none" if front or chart.groups else "-",
+                    elinewidth=0.8,
+                )
+            if chart.logarithmic:
+                ax.set_xscale("log")
+                ax.set_xticks([], minor=True)
+            if chart.groups:
+                ax.set_xticks(range(len(chart.groups)), list(map(_clean, chart.groups)))
+            else:
+                log, whole = LogLocator(subs=(1, 2, 5)), MaxNLocator(integer=True)
+                ax.xaxis.set_major_locator(log if chart.logarithmic else whole)
+                ax.xaxis.set_major_formatter("{x:,.0f}")
+            ax.set(title=_clean(panel.title), xlabel=_clean(chart.x_label))
+            ax.set_ylabel(_clean(chart.y_label))
+            if chart.limits is not None:  # None would end the choice of limits by the values
+                ax.set_ylim(*chart.limits)
+        return _save(canvas, chart.title, handles)
+
+
+def _keep_finite(series: Sequence[Series]) -> list[Series]:
+    """Return the series with the points that an axis can have, in order; none without any."""
+    kept = [
+        replace(each, points=sorted((p for p in each.points if math.isfinite(p.y)), key=_place))
+        for each in series
+    ]
+    return [each for each in kept if each.points]
+
+
+def _place(point: Point) -> float:
+    return point.x
+
+
+def _measure_whiskers(points: Sequence[Point]) -> list[list[float]]:
+    """Return how far the ends of intervals are below and above the values; NaN draws none."""
+    ends = [(p.y, math.nan if p.low is None else p.low, p.high) for p in points]
+    below = [max(y - low, 0.0) for y, low, _ in ends]
+    return [below, [math.nan if high is None else max(high - y, 0.0) for y, _, high in ends]]
+
+
+@contextmanager
+def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
+    """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
+
+    No global state is touched beyond the block: matplotlib's pyplot is not used.
+    """
+    if not can_draw() or not panels:
+        yield None
+        return
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    columns = min(3, panels)
+    rows = math.ceil(panels / columns)
+    with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
+        warnings.simplefilter("ignore")  # glyphs that the measuring font lacks, cramped layouts
+        canvas = Figure(figsize=(_WIDTH, height * rows + 0.5), layout="constrained")
+        every = canvas.subplots(rows, columns, squeeze=False, sharey=True).flatten()
+        for unused in every[panels:]:
+            unused.remove()
+        yield canvas
+
+
+def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any]) -> str:
+    """Return the SVG element with its title and legend, without dates and the program's name."""
+    if len(handles) > 1:
+        labels = [_clean(label) for label, _ in handles]
+        below: Any = {"loc": "outside lower center", "ncols": 4}
+        where = below if len(canvas.axes) > 1 else {"loc": "outside right upper"}
+        canvas.legend(list(handles.values()), labels, **where)
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    return svg.replace(">", f' role="img">\n <title>{escape(_clean(title, 200))}</title>', 1)
+
+
+def _clean(text: str, most: int = _LABEL) -> str:
+    """Return a text in one line that XML can hold, cut where it is long."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

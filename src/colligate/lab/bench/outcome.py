@@ -37,7 +37,8 @@ class Outcome:
     refused (`found` False) or failed (`error`). `citations` are in the order of their marks,
     `evidence` is what the last reader was shown, `retrieved` what searches returned, in the order
     first found. `stages` are the documents left after each named step, `ratings` what a step scored
-    them, `counts` the sums of numbers that steps report, `rounds` those that the strategy reports.
+    them, `counts` the sums of numbers that steps report, `rounds` those that the strategy reports,
+    `attention` that to each document in the order given, where the strategy asked for it.
     `said` and `said_short` are what the reader replied before its citations were checked.
     `passages` are the texts handed to the reader (`Assembled`), where that is not the evidence.
     `depth` is the mean depth of the retrieved documents' heading trees (the title is 1, text below
@@ -57,6 +58,7 @@ class Outcome:
     said_short: str = ""
     ratings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)
+    attention: tuple[float, ...] = ()
     passages: tuple[str, ...] = ()
     depth: float = 0.0
     view_tokens: int = 0
@@ -277,6 +279,7 @@ async def observe(
         said_short=said.short if said else short,
         ratings=collect_ratings(events),
         counts=collect_counts(events),
+        attention=next((a for e in events if (a := _find_attention(e))), ()),
         passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
         depth=fmean(depths) if depths else 0.0,
         view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
@@ -285,6 +288,11 @@ async def observe(
         warnings=tuple(dict.fromkeys([*run.warnings, *(answer.warnings if answer else ())])),
         error=error,
     )
+
+
+def _find_attention(event: Event) -> tuple[float, ...]:
+    signals = getattr(event, "signals", None)
+    return tuple(signals.get("attention", ())) if isinstance(signals, Mapping) else ()
 
 
 CHARACTERS_A_TOKEN = 4  # about, of English

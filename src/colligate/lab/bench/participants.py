@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from colligate.core.events import Noted, Trace
 from colligate.documents.chunking import STRUCTURAL
@@ -23,11 +23,9 @@ from colligate.lab.bench.metrics.groups import (
     TrainedEntails,
     open_trained_reader,
 )
-from colligate.lab.bench.outcome import Answerer, Outcome, ReaderAndCheck
+from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
-from colligate.lab.bench.question import Question
-from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.lab.jobs.spending import PaidJudge, Spending
 from colligate.models import ChatModel, Embedder, Role
@@ -82,21 +80,30 @@ class ModelNames:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part: what asks models, what measures answers, and the record of each model."""
+    """Who takes part, and in what: what asks models, what measures answers, each model's record.
 
+    `plan` is what can be done with them of what was asked.
+    """
+
+    plan: Plan
     answerer: Answerer
     backends: Backends
     records: Mapping[str, ModelRecord]
 
 
 async def open_participants(
-    names: ModelNames, plan: Plan, answerer: Answerer, stack: AsyncExitStack, trace: Trace
-) -> tuple[Participants, Plan]:
-    """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
+    names: ModelNames,
+    plan: Plan,
+    answerer: Answerer,
+    replies: Path | None,
+    stack: AsyncExitStack,
+    trace: Trace,
+) -> Participants:
+    """Open what a plan needs, until `stack` closes; `answerer` gets its models.
 
-    The answerer gets its models. Strategies that these cannot run, and optional metrics that cannot
-    be taken, are left out and reported; a strategy that was chosen by name, or another metric, is
-    an error.
+    Strategies that these cannot run, and optional metrics that cannot be taken, are left out and
+    reported; a strategy that was chosen by name, or another metric, is an error. Models keep their
+    replies in the file `replies` and reuse them; those that are not deterministic are never stored.
     """
     session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
@@ -114,22 +121,15 @@ async def open_participants(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
-    answering = replace(
+    if replies is not None:
+        cache = ResponseCache(replies)
+        stack.callback(cache.close)
+        models = {role: CachedChat(model, cache) for role, model in models.items()}
+    answerer = replace(
         answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
     )
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(answering, backends, records), plan
-
-
-def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
-    """Return the participants with models that store their replies in a file and reuse them.
-
-    Replies that are not deterministic are never stored. The file is closed with `stack`.
-    """
-    cache = ResponseCache(file)
-    stack.callback(cache.close)
-    models = {role: CachedChat(model, cache) for role, model in who.answerer.models.items()}
-    return replace(who, answerer=replace(who.answerer, models=models))
+    return Participants(plan, answerer, backends, records)
 
 
 async def _open_readers(
@@ -153,7 +153,7 @@ async def _choose_runnable(
         try:
             without = await session.check_models(name, entry.strategy.needs, models)
         except MissingCapability as error:
-            if plan.by_name:
+            if entry.named:
                 raise
             trace.emit(Noted(f"left out: {error}", warning=True))
         else:
@@ -207,34 +207,3 @@ async def _open_backends(
     nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
     qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, open_trained_reader)
     return Backends(paid, nli, qa)
-
-
-# Answers of other machines: what a run gives them and gets back
-
-RemoteAnswer = tuple[Outcome, list[dict[str, Any]], int]
-"""An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What each worker opens: the models, for the strategies of a plan, and the corpora.
-
-    `data` and `indexes` are folders that every machine has under the same path.
-    """
-
-    names: ModelNames
-    plan: Plan
-    data: Path
-    indexes: Path
-    timeout: float | None
-    traces: bool
-
-
-class Answerers(Protocol):
-    """Workers that answer questions: an entry point of `colligate.answerers` opens them.
-
-    It is an async context manager of (cluster, number of workers, `Opening`).
-    """
-
-    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
-        """Return the answer of a worker that has nothing to do, as soon as there is one."""

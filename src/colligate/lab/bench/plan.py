@@ -33,13 +33,15 @@ _FORMS = {
 class SuiteEntry:
     """A strategy that takes part, configured as suite and command line say.
 
-    `form` is that of all its answers if the command line names one.
+    `form` is that of all its answers if the command line names one. One that a person `named` must
+    run.
     """
 
     method: Method
     strategy: Strategy
     reader: str = "auto"
     form: Form | None = None
+    named: bool = False
 
     def for_question(self, question: Question, dataset: Dataset) -> Strategy:
         """Return the strategy in the form of the data set or task; the oracle with its gold."""
@@ -62,15 +64,11 @@ class PlannedDataset:
 
 @dataclass(frozen=True)
 class Plan:
-    """The questions and strategies of a run, in the order of the work.
-
-    If `by_name`, a person chose the strategies by name, so each of them must run.
-    """
+    """The questions and strategies of a run, in the order of the work."""
 
     suite: Suite
     datasets: tuple[PlannedDataset, ...]
     entries: tuple[SuiteEntry, ...]
-    by_name: bool = False
 
     @property
     def answers(self) -> int:
@@ -98,7 +96,6 @@ def plan(
     datasets: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
-    by_name: bool = False,
 ) -> Plan:
     """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
 
@@ -126,7 +123,7 @@ def plan(
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _require_documents(dataset, sample, entries)
         planned.append(PlannedDataset(dataset, sample, corpus_bytes))
-    return Plan(suite, tuple(planned), tuple(entries), by_name)
+    return Plan(suite, tuple(planned), tuple(entries))
 
 
 def require_path(data: Path, file: str) -> Path:
@@ -202,7 +199,8 @@ def configure_entries(
         chosen = [setting for name, setting in own_given.items() if name not in kept]
         strategy = set_parameters(kind, [*method.set, *chosen])
         form = getattr(strategy, "form", None) if "form" in own_given else None
-        entries.append(SuiteEntry(method, strategy, reader or method.reader or "auto", form))
+        reading = reader or method.reader or "auto"
+        entries.append(SuiteEntry(method, strategy, reading, form, named=bool(names)))
     return tuple(entries)
 
 

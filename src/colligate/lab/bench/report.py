@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,21 +25,19 @@ from jinja2 import Environment, StrictUndefined
 from colligate import __version__
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
-from colligate.lab.bench.charts import can_draw
 from colligate.lab.bench.figures import (
     ReportFigure,
+    can_draw,
     make_difference_figure,
     make_figures,
-    order_by_chance,
 )
 from colligate.lab.bench.outcome import Piece, Row
 from colligate.lab.bench.tables import (
-    NONE,
-    Cell,
     RunResults,
     TextTable,
     Verdict,
     classify,
+    format_interval,
     format_number,
     make_measure_tables,
 )
@@ -104,22 +103,16 @@ def _make_facts(results: RunResults) -> Sequence[tuple[str, str, str]]:
     )
     prices = [each.get("cost_usd") for each in usage]
     dollars = format_number(sum(float(price) for price in prices if price is not None))
-    models = {role: record.name for role, record in made.models.items()}
-    reader = models.get("reader", "none")
-    others = [f"{role}: {name}" for role, name in models.items() if name != reader]
+    reader = made.models["reader"].name if "reader" in made.models else "none"
     questions = f"of {pluralize(len(results.datasets), 'data set')}, seed {made.seed}"
     share = format_number(100 * failed / max(1, len(rows)), 1)
-    begun = made.began.replace("T", " ")[:16] or "unknown"
-    hardware = made.sessions[-1].hardware if made.sessions else {}
-    machine = ", ".join(f"{name}: {_format_value(value)}" for name, value in hardware.items())
     return (
         ("Questions", f"{len({row.key[:2] for row in rows}):,}", questions),
         ("Strategies", str(len(results.methods)), pluralize(len(rows), "answer")),
         ("Failed", f"{failed:,}", f"{share} % of the answers"),
-        ("Reader", reader, ", ".join(others)),
+        ("Reader", reader, ""),
         ("Tokens", f"{into + out:,}", f"{into:,} in, {out:,} out"),
         ("Calls", f"{calls:,}", f"{dollars} USD{' and more' if None in prices else ''}"),
-        ("Begun", begun, f"in {pluralize(len(made.sessions), 'session')}; {machine}"),
     )
 
 
@@ -242,7 +235,7 @@ def render_page(results: RunResults, parts: Mapping[str, Any], beside: Path) -> 
         table=results.table,
         questions=collect_answers(results, beside),
         format_number=format_number,
-        format_interval=_format_cell_interval,
+        format_interval=format_interval,
         kinds=VERDICTS,
         css=_read_own("page.css"),
         js=_read_own("page.js"),
@@ -252,16 +245,6 @@ def render_page(results: RunResults, parts: Mapping[str, Any], beside: Path) -> 
 
 def _read_own(name: str) -> str:
     return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
-
-
-def _format_cell_interval(cell: Cell, places: int | None) -> str:
-    """Return an interval, without decimals where it is wide."""
-    if cell.low is None or cell.high is None:
-        return ""
-    if places is not None and cell.high - cell.low >= 5:
-        places = 0
-    low, high = format_number(cell.low, places), format_number(cell.high, places)
-    return f"{low} to {high}" if cell.low < 0 else f"{low}{NONE}{high}"
 
 
 # The answers to read in the page
@@ -285,7 +268,8 @@ def collect_answers(results: RunResults, beside: Path) -> Mapping[str, Any]:
     deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
 
     def order(key: tuple[str, str]) -> tuple[bool, str]:
-        return not any(row.error for row in by_question[key]), order_by_chance(key)
+        chance = sha256("\0".join(key).encode(errors="replace")).hexdigest()
+        return not any(row.error for row in by_question[key]), chance
 
     taken: dict[tuple[str, str], dict[str, Any]] = {}
     size = 0
@@ -341,16 +325,7 @@ def _make_entry(
 
 
 def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
-    outcome, usage = row.outcome, row.outcome.usage
-    seconds = None if usage.get("remembered") else outcome.seconds
-    cost = {
-        "calls": format_number(float(usage.get("calls") or 0), 0),
-        "tokens in": format_number(float(usage.get("input_tokens") or 0), 0),
-        "tokens out": format_number(float(usage.get("output_tokens") or 0), 0),
-        "seconds": format_number(seconds),
-        "of these offline": format_number(usage.get("offline", {}).get("seconds") or None),
-        "USD": format_number(usage.get("cost_usd")),
-    }
+    outcome = row.outcome
     return {
         "text": _cut(outcome.text, row.answers, _ANSWER),
         "short": outcome.short,
@@ -359,7 +334,6 @@ def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
         "unshown": max(0, len(outcome.evidence) - _PIECES),
         "metrics": {n: format_number(v) for n, v in row.metrics.items() if math.isfinite(v)},
         "unmeasured": dict(row.unmeasured),
-        "cost": {name: value for name, value in cost.items() if value != NONE},
         "warnings": list(outcome.warnings[:20]),
         "error": outcome.error,
     }
@@ -401,6 +375,7 @@ def render_markdown(results: RunResults, parts: Mapping[str, Any]) -> str:
         table=results.table,
         figures=[each for each in figures if each],
         format_number=format_number,
+        format_interval=format_interval,
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

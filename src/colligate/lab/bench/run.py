@@ -28,11 +28,8 @@ from colligate.lab.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.lab.bench.metrics.groups import Backends
 from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row, read_rows
 from colligate.lab.bench.participants import (
-    Answerers,
     ModelNames,
-    Opening,
     Participants,
-    cache_replies,
     open_participants,
 )
 from colligate.lab.bench.plan import (
@@ -47,15 +44,12 @@ from colligate.lab.bench.plan import (
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.suites import Dataset, Suite
-from colligate.lab.bench.totals import take_totals
+from colligate.lab.bench.tables import take_totals
 from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.lab.jobs.job import Job, utc_now
 from colligate.lab.jobs.spending import MANY_CALLS, Spending
-from colligate.library.library import open_cluster
-from colligate.library.protocols import Cluster
 from colligate.library.sources import Sources
-from colligate.plugins import load_plugin
 
 RunJob = Job[Key, Row, Provenance]
 
@@ -68,8 +62,7 @@ class BenchRequest:
     texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
     suite's. `max_tokens_total` limits what this process spends, `timeout` the seconds of each
     answer. `indexes` is the folder for indexed corpora, by default in `out`, `replies` a file of
-    models' replies that runs can share. `workers` is "ray" or "ray:HOST:PORT": `concurrency`
-    workers of a Ray cluster answer (extra `scale`). `arguments` are recorded as they are.
+    models' replies that runs can share. `arguments` are recorded as they are.
     """
 
     suite: Suite
@@ -89,7 +82,6 @@ class BenchRequest:
     traces: bool = True
     indexes: Path | None = None
     replies: Path | None = None
-    workers: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -108,16 +100,10 @@ class SuiteRun:
 
 def make_plan(request: BenchRequest) -> Plan:
     """Return what the request asks. Blocks."""
-    entries = configure_entries(request.suite, request.strategies, request.settings, request.reader)
-    return plan(
-        request.suite,
-        request.data,
-        entries=entries,
-        datasets=request.datasets,
-        limit=request.limit,
-        seed=request.seed,
-        by_name=bool(request.strategies),
-    )
+    suite = request.suite
+    entries = configure_entries(suite, request.strategies, request.settings, request.reader)
+    of, limit, seed = request.datasets, request.limit, request.seed
+    return plan(suite, request.data, entries=entries, datasets=of, limit=limit, seed=seed)
 
 
 def estimate_run(request: BenchRequest) -> Estimate:
@@ -141,26 +127,19 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     planned = await asyncio.to_thread(make_plan, request)
     answerer = Answerer(Spending(request.max_tokens_total), request.timeout)
     _check_places(request, planned)
-    _check_workers(request)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
-            cluster = await stack.enter_async_context(open_cluster(request.workers))
-            who, planned = await open_participants(request.names, planned, answerer, stack, trace)
-            if request.replies is not None:
-                who = cache_replies(who, request.replies, stack)
-            record = await asyncio.to_thread(_make_provenance, request, planned, who)
-            indexes = request.indexes or request.out / INDEXES
-            remote = await _open_remote(request, planned, indexes, cluster, stack)
+            who = await open_participants(
+                request.names, planned, answerer, request.replies, stack, trace
+            )
+            planned = who.plan
+            record = await asyncio.to_thread(_make_provenance, request, who)
+            indexes, embedder = request.indexes or request.out / INDEXES, who.answerer.embedder
             corpora = CorpusResolver(
-                request.data,
-                indexes,
-                who.answerer.embedder,
-                trace,
-                "lance" if remote else None,
-                chunker=request.names.chunker,
+                request.data, indexes, embedder, trace, chunker=request.names.chunker
             )
             await stack.enter_async_context(corpora)
-            bench = Bench(planned, who.answerer, corpora, who.backends, request.traces, remote)
+            bench = Bench(planned, who.answerer, corpora, who.backends, request.traces)
             job: RunJob = Job(
                 request.out,
                 RUN,
@@ -190,48 +169,9 @@ def _check_places(request: BenchRequest, planned: Plan) -> None:
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
 
 
-def _check_workers(request: BenchRequest) -> None:
-    """Check that the workers of a cluster can do what is asked."""
-    if request.workers is None:
-        return
-    refused = {
-        "--max-tokens-total": request.max_tokens_total is not None,
-        "--replies": request.replies is not None,
-        "a model that is an object": bool(request.names.models or request.names.embedder),
-    }
-    for what, given in refused.items():
-        if given:
-            why = "the workers share no budget, no file and no object"
-            raise UsageError(f"{what} cannot be used with workers on Ray", why, "leave one out")
-
-
-async def _open_remote(
-    request: BenchRequest,
-    planned: Plan,
-    indexes: Path,
-    cluster: Cluster | None,
-    stack: AsyncExitStack,
-) -> Answerers | None:
-    if cluster is None:
-        return None
-    # Answers are measured here, so the workers need neither questions nor what measures.
-    opening = Opening(
-        replace(request.names, nli=None, qa=None),
-        replace(planned, datasets=()),
-        *await asyncio.to_thread(lambda: (request.data.absolute(), indexes.absolute())),
-        request.timeout,
-        request.traces,
-    )
-    kind = str(request.workers).partition(":")[0]
-    open_answerers = await asyncio.to_thread(load_plugin, "answerers", kind)
-    answerers: Answerers = await stack.enter_async_context(
-        open_answerers(cluster, request.concurrency, opening)
-    )
-    return answerers
-
-
-def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+def _make_provenance(request: BenchRequest, who: Participants) -> Provenance:
     """Return the record of a run that begins now; reads every file of the data."""
+    planned = who.plan
     datasets = [each.dataset for each in planned.datasets]
     files = {file for each in datasets for file in (each.file, each.corpus) if file is not None}
     strategies = [entry.strategy for entry in planned.entries]
@@ -272,17 +212,13 @@ def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """The work of a run: answers that are missing, and metrics that could not be taken before.
-
-    With `remote` the workers of a cluster answer.
-    """
+    """The work of a run: answers that are missing, and metrics that could not be taken before."""
 
     plan: Plan
     answering: Answerer
     corpora: CorpusResolver
     backends: Backends
     traces: bool = True
-    remote: Answerers | None = None
 
     def missing(self, job: RunJob) -> list[_Item]:
         """Return what is to be asked, or measured again, in the order of the plan."""
@@ -306,8 +242,6 @@ class Bench:
             if key[:2] not in documents:
                 # All documents are looked up now, so that a wrong name is found before any call.
                 question = await self.corpora.resolve(item.dataset, item.question)
-                if self.remote is not None:
-                    await self.corpora.index(item.dataset, question)
                 documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
             documents[key[:2]].users += not item.unmeasured
 
@@ -328,16 +262,12 @@ class Bench:
 
     async def _answer(self, item: _Item, shared: _SharedSources, folder: Path) -> Row:
         began, question = utc_now(), shared.question
-        if self.remote is not None:
-            outcome, events, tokens = await self.remote.answer(item.dataset, question, item.entry)
-            self.answering.spending.add(tokens)
-        else:
-            async with shared as sources:
-                strategy = item.entry.for_question(question, item.dataset)
-                outcome, trace = await self.answering.answer(
-                    strategy, question.text, sources, item.entry.reader
-                )
-            events = trace.to_json() if self.traces else []
+        async with shared as sources:
+            strategy = item.entry.for_question(question, item.dataset)
+            outcome, trace = await self.answering.answer(
+                strategy, question.text, sources, item.entry.reader
+            )
+        events = trace.to_json() if self.traces else []
         return Row(
             *item.key,
             question_text=question.text,

@@ -9,20 +9,25 @@ sets ask is drawn once for all of them.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TypedDict
 
-from colligate.lab.bench.metrics.catalogue import higher_is_better
+from pydantic import TypeAdapter
+
+from colligate.errors import ColligateError
+from colligate.lab.bench.metrics.catalogue import find_group, higher_is_better
 from colligate.lab.bench.outcome import Row, read_rows
+from colligate.lab.bench.plan import Plan
 from colligate.lab.bench.provenance import read_provenance
 from colligate.lab.bench.significance import (
     FEWEST,
@@ -32,7 +37,7 @@ from colligate.lab.bench.significance import (
     paired_bootstrap,
 )
 from colligate.lab.bench.suites import Column, Method, Published
-from colligate.lab.bench.totals import read_totals
+from colligate.lab.jobs.files import write_whole
 
 QuestionKey = tuple[str, str]
 """A data set and the id of a question of it."""
@@ -283,13 +288,11 @@ def collect_values(rows: Sequence[Row], metric: str) -> dict[str, float]:
 class ResultTable:
     """The suite's table.
 
-    `groups` are its data sets with the number of their columns, where the labels of columns are
-    not distinct. `rows` are our strategies' and then those that only papers have. `models` are the
-    papers', `notes` theirs on single numbers, counted from 1.
+    `rows` are our strategies' and then those that only papers have. `models` are the papers',
+    `notes` theirs on single numbers, counted from 1.
     """
 
     columns: tuple[ResultColumn, ...]
-    groups: tuple[tuple[str, int], ...]
     rows: tuple[TableRow, ...]
     models: tuple[str, ...]
     notes: tuple[str, ...]
@@ -299,15 +302,14 @@ class ResultTable:
 class ResultColumn:
     """A column of the table: its head, and its cells by the name of the strategy.
 
-    `title` names it where no data set is above it. `n` is how many questions most of its cells are
-    the mean of. Values are better if `higher`, or lower, or (None) neither. `best` is the strategy
-    that the others are compared with.
+    `label` has the data set's name where labels alone are not distinct. `n` is how many questions
+    most of its cells are the mean of. Values are better if `higher`, or lower, or (None) neither.
+    `best` is the strategy that the others are compared with.
     """
 
     dataset: str
     metric: str
     label: str
-    title: str
     scale: float
     n: int
     higher: bool | None
@@ -358,14 +360,12 @@ def _make_result_table(results: RunResults) -> ResultTable:
     labels = [each.label or each.metric for each in results.columns]
     distinct = len(set(labels)) == len(labels)
     columns = [_make_column(results, each, distinct) for each in results.columns]
-    by_dataset = [] if distinct else groupby(columns, key=lambda column: column.dataset)
-    groups = tuple((dataset, len(list(group))) for dataset, group in by_dataset)
     notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
     printed = _collect_printed(results)
     ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in results.methods]
     rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
     models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
-    return ResultTable(tuple(columns), groups, rows, models, notes if models else ())
+    return ResultTable(tuple(columns), rows, models, notes if models else ())
 
 
 def _collect_printed(results: RunResults) -> dict[str, dict[str, list[Published | None]]]:
@@ -406,9 +406,9 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
         low, high = results.interval(_weigh(values.get(name, {})), scale)
         is_best = differ and best is not None and name in enough and mean == means[best]
         cells[name] = Cell(mean * scale, sizes[name], low, high, is_best, gaps.get(name))
-    title = label if distinct else f"{dataset}: {label}"
+    label = label if distinct else f"{dataset}: {label}"
     n = max(sizes.values(), key=list(sizes.values()).count, default=0)
-    return ResultColumn(dataset, metric, label, title, scale, n, higher, cells, best)
+    return ResultColumn(dataset, metric, label, scale, n, higher, cells, best)
 
 
 def _measure_gaps(
@@ -469,11 +469,89 @@ def format_number(value: float | None, places: int | None = None) -> str:
     return f"{value:z,.{places}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def format_interval(
-    value: float, low: float | None, high: float | None, places: int | None = 1
-) -> str:
-    """Return a value with its interval in brackets; without one where it has no width."""
-    text = format_number(value, places)
-    if low is None or high is None or low == high:
-        return text
-    return f"{text} [{format_number(low, places)}, {format_number(high, places)}]"
+def format_interval(low: float, high: float, places: int | None = 1) -> str:
+    """Return an interval in brackets."""
+    return f"[{format_number(low, places)}, {format_number(high, places)}]"
+
+
+# Metrics of a whole run, which no single row has: `totals.json` in its folder
+
+TOTALS_FILE = "totals.json"
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """The values of a strategy on a data set, and the groups that they were taken of.
+
+    `rows` is the digest of the rows they were taken of: a cell of others does not count.
+    """
+
+    dataset: str
+    strategy: str
+    rows: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+
+
+_TOTALS = TypeAdapter(list[_Totals])
+
+
+def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[str, str]:
+    """Take the metrics of the whole run that the file lacks; return why some could not be taken.
+
+    Blocks.
+    """
+    kept, problems = _load_totals(directory, rows), dict[str, str]()
+    before = dict(kept)
+    for asked in plan.datasets:
+        questions = {each.id: each for each in asked.questions}
+        groups = [g for g in map(find_group, asked.dataset.metrics) if g.of_run is not None]
+        for entry in plan.entries:
+            key = asked.dataset.name, entry.method.name
+            of = [row for row in rows if row.key[::2] == key and row.question in questions]
+            cell = kept.get(key, _Totals(*key, digest_rows(of)))
+            for group in groups if of else ():
+                if group.of_run is None or group.name in cell.taken:
+                    continue
+                try:
+                    found = group.of_run([(questions[row.question], row.outcome) for row in of])
+                except ColligateError as error:
+                    problems[group.name] = str(error)
+                else:
+                    metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
+                    kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
+    if kept != before:
+        text = json.dumps([asdict(cell) for cell in kept.values()], ensure_ascii=False, indent=1)
+        write_whole(directory / TOTALS_FILE, [text])
+    return problems
+
+
+def read_totals(
+    directory: Path, rows: Collection[Row]
+) -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Return the metrics of a whole run by data set and strategy, those of these rows. Blocks."""
+    return {
+        key: cell.metrics for key, cell in _load_totals(directory, rows).items() if cell.metrics
+    }
+
+
+def _load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Totals]:
+    file = directory / TOTALS_FILE
+    if not file.is_file():
+        return {}
+    try:
+        cells = _TOTALS.validate_json(file.read_bytes())
+    except (OSError, ValueError) as error:
+        why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
+        raise ColligateError(f"{file} cannot be read", why, hint) from error
+    of = defaultdict[tuple[str, str], list[Row]](list)
+    for row in rows:
+        of[row.dataset, row.strategy].append(row)
+    found = {(cell.dataset, cell.strategy): cell for cell in cells}
+    return {key: cell for key, cell in found.items() if cell.rows == digest_rows(of[key])}
+
+
+def digest_rows(rows: Iterable[Row]) -> str:
+    """Return a digest that differs where a row is another one or was asked again."""
+    told = sorted((row.question, row.attempt, row.began) for row in rows)
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

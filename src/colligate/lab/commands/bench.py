@@ -121,15 +121,6 @@ class BenchOptions:
             default=True,
         ),
     ] = 1
-    workers: Annotated[
-        str | None,
-        option(
-            "--concurrency workers of a Ray cluster answer; --data and --indexes must be on a disk "
-            "that all machines share.",
-            LIMITS,
-            metavar="ray[:HOST:PORT]",
-        ),
-    ] = None
     max_tokens_total: options.MaxTokensTotal = None
     timeout: options.ItemTimeout = None
     dry_run: Annotated[
@@ -330,9 +321,6 @@ def bench_suites_command(as_json: options.AsJson = False) -> int:
 
 # Tables
 
-# The columns of a suite that has none, as far as they were measured.
-_SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
-
 
 def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
     """Return the means by data set and strategy, as JSON values."""
@@ -352,24 +340,18 @@ def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
 
 
 def show_results(done: SuiteRun, results: RunResults) -> None:
-    """Print a table for each data set: the suite's columns that were measured, or the main ones."""
+    """Print a table for each data set, with the columns of the report."""
     for asked in done.plan.datasets:
-        name = asked.dataset.name
-        methods = [each.method for each in done.plan.entries]
-        means = {each.name: results.means(name, each.name) for each in methods}
-        measured = {metric for each in means.values() for metric in each}
-        columns = [(c.metric, c.label, c.scale) for c in done.plan.suite.columns_of(name)]
-        columns = [each for each in columns if each[0] in measured]
-        columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
-        cells = []
-        for each in methods:
-            found = means[each.name]
-            values = [_format_scaled(found.get(metric), scale) for metric, _, scale in columns]
-            failed = results.count_failed(name, each.name)
-            asked_of = len(results.rows_of(name, each.name))
-            cells.append((each.label, *values, str(asked_of), str(failed or "")))
-        headings = [label for _, label, _ in columns]
-        print_result(make_table([name, *headings, "questions", "failed"], cells))
+        name, cells = asked.dataset.name, []
+        columns = [column for column in results.columns if column.dataset == name]
+        for method in (each.method for each in done.plan.entries):
+            means = results.means(name, method.name)
+            values = [_format_scaled(means.get(each.metric), each.scale) for each in columns]
+            failed = results.count_failed(name, method.name)
+            questions = len(results.rows_of(name, method.name))
+            cells.append((method.label, *values, str(questions), str(failed or "")))
+        labels = [each.label for each in columns]
+        print_result(make_table([name, *labels, "questions", "failed"], cells))
 
 
 def show_comparison(found: Sequence[MetricComparison]) -> None:

@@ -46,10 +46,6 @@ class Spending:
         """The tokens spent so far."""
         return self._total.tokens
 
-    def add(self, tokens: int) -> None:
-        """Count tokens that another process spent."""
-        self._total.tokens += tokens
-
     def meter(self) -> Meter:
         """Return a meter for one run, which also counts here."""
         return _RunMeter(prices=self.prices, total=self._total)

@@ -24,7 +24,7 @@ from typing import Any
 
 from colligate.core.events import Listener, Noted, Trace
 from colligate.errors import UsageError
-from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
+from colligate.lab.bench.figures import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now

@@ -12,7 +12,7 @@ import pytest
 from colligate.documents import Document
 from colligate.errors import ColligateError, FaultyRecord, MissingPath, ReadingError
 from colligate.lab.bench.datasets.passages import (
-    PassageFile,
+    Passages,
     iterate_documents,
     load_documents,
     read_corpus_file,
@@ -23,14 +23,14 @@ ENGLISH = "The company reported its earnings for the second quarter of the year.
 MARKDOWN = f"# Report\n\n{ENGLISH}\n\n## Cash\n\n{ENGLISH}\n"
 
 
-def passages(path: Path, *entries: dict[str, Any], packed: bool = True) -> PassageFile:
+def passages(path: Path, *entries: dict[str, Any], packed: bool = True) -> Passages:
     file = path / ("c.corpus.jsonl.gz" if packed else "c.jsonl")
     data = "".join(json.dumps(entry) + "\n" for entry in entries).encode()
     file.write_bytes(gzip.compress(data) if packed else data)
-    return PassageFile(file)
+    return Passages.read(file)
 
 
-def every(of: PassageFile) -> list[Document]:
+def every(of: Passages) -> list[Document]:
     return list(iterate_documents(of.path))
 
 
@@ -45,9 +45,8 @@ def test_all_passages_and_looking_one_up(tmp_path: Path, packed: bool) -> None:
     found = every(corpus)
     assert [(d.id, d.title, d.text) for d in found] == [tuple(e.values()) for e in entries]
     assert {document.language for document in found} == {"en"}
-    looked_up = corpus.load(["p29", "nowhere", "p3"])
-    assert list(looked_up) == ["p29", "p3"]
-    assert looked_up["p3"].text == f"{ENGLISH} 3"
+    looked_up = load_documents(question_over(Candidate("p29"), Candidate("p3")), corpus)
+    assert [(d.id, d.text) for d in looked_up] == [("p29", f"{ENGLISH} 29"), ("p3", f"{ENGLISH} 3")]
     assert list(read_corpus_file(corpus.path).documents) == found
 
 
@@ -92,11 +91,10 @@ def test_a_document_that_is_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_wrong_entry_is_named_with_its_line(tmp_path: Path) -> None:
-    corpus = passages(tmp_path, {"id": "a", "text": "A."}, {"text": "no id"})
     with pytest.raises(FaultyRecord, match=r"line 2 of .*field '_id'|line 2 of .*field 'id'"):
-        every(corpus)
+        passages(tmp_path, {"id": "a", "text": "A."}, {"text": "no id"})
     with pytest.raises(MissingPath):
-        PassageFile(tmp_path / "none.jsonl")
+        Passages.read(tmp_path / "none.jsonl")
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:

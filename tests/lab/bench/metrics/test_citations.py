@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.lab.bench.metrics.citations import (
+from colligate.lab.bench.metrics.evidence import (
     CitedStatement,
     citation_measures,
     nli_citation_measures,

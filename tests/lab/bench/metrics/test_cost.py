@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.lab.bench.metrics.cost import abstention_measures, cost_measures
+from colligate.lab.bench.metrics.every_answer import abstention_measures, cost_measures
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question
 from colligate.models import Price, Usage

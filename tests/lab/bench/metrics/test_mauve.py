@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colligate.lab.bench.metrics.mauve import area_under_curve, mauve
+from colligate.lab.bench.metrics.long_answers import area_under_curve, mauve
 
 
 @pytest.mark.parametrize(

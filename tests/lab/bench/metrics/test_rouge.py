@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from colligate.lab.bench.metrics.rouge import rouge_dual, rouge_long, rouge_of_run
+from colligate.lab.bench.metrics.long_answers import rouge_dual, rouge_long, rouge_of_run
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionTask
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from colligate.lab.bench.metrics.verdict import verdict_measures
+from colligate.lab.bench.metrics.every_answer import verdict_measures
 from colligate.lab.bench.outcome import Outcome, Piece
 from colligate.lab.bench.question import Question, QuestionTask
 

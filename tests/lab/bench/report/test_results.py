@@ -40,9 +40,19 @@ pictures = [{ kind = "pareto" }, { kind = "by-gold-position" }]
 def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> None:
     keys = [(f"q{at}", name) for at in range(14) for name in "ab"]
     rows = [
-        Row("d", key, name, f"{int(key[1:]) % 7}?", (), Outcome(), {"em": em}, gold_at=gold)
+        Row(
+            "d",
+            key,
+            name,
+            f"{int(key[1:]) % 7}?",
+            (),
+            Outcome(),
+            {"em": em, "tokens": 9.0},
+            gold_at=gold,
+        )
         for key, name in keys
-        for em, gold in [(float(int(key[1:]) % 7 < 3), int(key[1:]) % 7 // 4)]
+        for number in [int(key[1:]) % 7]
+        for em, gold in [(float(number < 3), number // 4)]
     ]
     results = RunResults(write_run(tmp_path, SUITE, rows))
     values = [float(at % 7 < 3) for at in range(14)]
@@ -53,13 +63,13 @@ def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> Non
     cell = table.columns[0].cells["a"]
     assert (cell.low, cell.high) == (100 * low, 100 * high)
     cost, by_place = make_figures(results)
-    assert cost.numbers[1][1] == format_interval(300 / 7, 100 * low, 100 * high)
+    assert cost.numbers[1][1] == f"42.9 {format_interval(100 * low, 100 * high)}"
     first = [1.0, 1.0, 1.0, 0.0] * 2
     ends = [100 * end for end in bootstrap(first, 7, clusters=[0, 1, 2, 3] * 2)]
-    assert by_place.numbers[1][1:] == (format_interval(75, *ends), "0.0")
+    assert by_place.numbers[1][1:] == (f"75.0 {format_interval(*ends)}", "0.0")
 
 
-def test_the_columns_of_one_scale_are_drawn_as_bars(tmp_path: Path) -> None:
+def test_the_columns_of_one_scale_are_drawn_side_by_side(tmp_path: Path) -> None:
     suite = SUITE.replace(
         'columns = [{ dataset = "d", metric = "em", scale = 100 }]',
         'columns = [{ dataset = "d", metric = "f1", label = "F1", scale = 100 }, '

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
@@ -28,7 +27,6 @@ from colligate.documents.tree import Tree
 from colligate.errors import (
     ColligateError,
     FaultyRecord,
-    MissingPath,
     ReadingError,
     UnsupportedFormat,
 )
@@ -42,7 +40,6 @@ from colligate.lab.bench.datasets.records import (
 )
 from colligate.lab.bench.question import Question
 
-CORPUS_FILE = "corpus.jsonl"  # of a BEIR folder
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 _FIRST = 5  # documents that the language of a file of passages is detected from
 _BETWEEN_PAGES = "\n\n"
@@ -51,42 +48,24 @@ _PAGE = re.compile(r"(?P<document>.+)#p(?P<number>\d+)")
 T = TypeVar("T")
 
 
-class PassageFile:
-    """The documents of a file of passages by id; the first look-up reads the file. Thread-safe."""
+@dataclasses.dataclass(frozen=True)
+class Passages:
+    """The entries of a file of passages by document."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = find_passages(path)
-        if not self.path.exists():
-            raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
-        self._entries: Mapping[str, Sequence[PassageEntry]] | None = None
-        self._lock = threading.Lock()
+    path: Path
+    entries: Mapping[str, Sequence[PassageEntry]]
 
-    @property
-    def entries(self) -> Mapping[str, Sequence[PassageEntry]]:
-        """The entries of each document."""
-        with self._lock:
-            if self._entries is None:
-                self._entries = dict(group_entries(self.path))
-            return self._entries
-
-    def load(self, ids: Iterable[str]) -> dict[str, Document]:
-        """Return the documents with these ids, in this order; those it lacks are left out."""
-        there = self.entries
-        return {
-            id_: assemble_document(id_, there[id_]) for id_ in dict.fromkeys(ids) if id_ in there
-        }
+    @classmethod
+    def read(cls, path: Path) -> Passages:
+        """Read a file. Blocks."""
+        return cls(path, dict(group_entries(path)))
 
 
-def find_passages(path: Path) -> Path:
-    """Return the file of passages of a BEIR folder; any other path stays."""
-    return path / CORPUS_FILE if (path / CORPUS_FILE).is_file() else path
-
-
-def load_documents(question: Question, passages: PassageFile | None = None) -> list[Document]:
+def load_documents(question: Question, passages: Passages | None = None) -> list[Document]:
     """Return the documents of a question, in their order; those without a text are looked up."""
     check_documents(question, passages)
-    empty = _without_text(question)
-    documents = passages.load(empty) if passages and empty else {}
+    entries = passages.entries if passages else {}
+    documents = {e: assemble_document(e, entries[e]) for e in _without_text(question)}
     own = [PassageEntry(id=c.id, title=c.title, text=c.text) for c in question.documents]
     brought = [entry for entry in own if entry.id not in documents]
     language = _detect_together(brought)
@@ -94,7 +73,7 @@ def load_documents(question: Question, passages: PassageFile | None = None) -> l
     return [documents[each.id] for each in question.documents]
 
 
-def check_documents(question: Question, passages: PassageFile | None = None) -> None:
+def check_documents(question: Question, passages: Passages | None = None) -> None:
     """Check that each document of a question has a text, or is among the passages."""
     empty = _without_text(question)
     if missing := [e for e in empty if not passages or e not in passages.entries]:
@@ -119,7 +98,6 @@ def iterate_documents(
     The language of a file's entries is that of its first ones. A file of a folder that cannot be
     read is passed to `report`; without `report` its error is raised.
     """
-    path = find_passages(path)
     if not path.is_dir():
         groups = group_entries(path)
         first = list(islice(groups, _FIRST))

@@ -8,19 +8,23 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 
 from colligate.errors import ColligateError, MissingExtra, UsageError
 from colligate.lab.bench.metrics.alce import ALCE_ASQA, ALCE_QA, ELI5, QAMPARI
-from colligate.lab.bench.metrics.bands import BY_DEPTH, BY_LENGTH
-from colligate.lab.bench.metrics.citations import CITATIONS, NLI_CITATIONS
-from colligate.lab.bench.metrics.cost import ABSTENTION, COST
-from colligate.lab.bench.metrics.evidence import EVIDENCE, PASSAGES, RETRIEVAL, ROUTING
+from colligate.lab.bench.metrics.every_answer import ABSTENTION, COST, VERDICT
+from colligate.lab.bench.metrics.evidence import (
+    CITATIONS,
+    EVIDENCE,
+    NLI_CITATIONS,
+    PASSAGES,
+    RETRIEVAL,
+    ROUTING,
+)
 from colligate.lab.bench.metrics.groups import Backends, Measures, MetricGroup, MissingBackend
 from colligate.lab.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD
-from colligate.lab.bench.metrics.mauve import MAUVE
-from colligate.lab.bench.metrics.rouge import DUAL_ROUGE, LONG, ROUGE
+from colligate.lab.bench.metrics.long_answers import DUAL_ROUGE, LONG, MAUVE, ROUGE
 from colligate.lab.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
-from colligate.lab.bench.metrics.verdict import VERDICT
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question
 from colligate.plugins import load_plugin, plugins
@@ -55,6 +59,59 @@ def measure_said(question: Question, outcome: Outcome) -> Measures | None:
 
 
 SAID = MetricGroup("said", measure_said)
+
+# The main measure of questions by how deep, or how long, their documents are. A question has the
+# measure of its own band alone, so a column holds the questions of one band.
+
+DEPTHS = (0, 2, 4, math.inf)
+"""RDR2's bands of depth (Table 13): up to 2, above 2 up to 4, above 4. The paper's ends at 7."""
+
+LENGTHS = (0, 2_000, 5_000, 10_000, 20_000, math.inf)
+"""Bands of tokens of the documents together, our own: LongRefiner's Figure 4 prints none."""
+
+
+def name_band(value: float, limits: Sequence[float]) -> str:
+    """Return the band of a value as part of a metric's name: "2_4" is above 2, up to 4."""
+    for low, high in pairwise(limits):
+        if value <= high:
+            return f"{low:g}_{high:g}" if math.isfinite(high) else f"above_{low:g}"
+    raise ValueError(f"{value} is in no band")
+
+
+def _measure_by_depth(question: Question, outcome: Outcome) -> Measures | None:
+    if not outcome.depth:
+        return None
+    band = name_band(outcome.depth, DEPTHS)
+    found = _rename(_find_main(question, outcome), "depth", band)
+    return {"retrieved_depth": outcome.depth, **found}
+
+
+def _measure_by_length(question: Question, outcome: Outcome) -> Measures | None:
+    if not outcome.view_tokens:
+        return None
+    band = name_band(outcome.view_tokens, LENGTHS)
+    found = {**_find_main(question, outcome)}
+    if flashrag := FLASHRAG.compute and FLASHRAG.compute(question, outcome):
+        found["f1_flashrag"] = flashrag["f1_flashrag"]
+    return {"view_tokens": float(outcome.view_tokens), **_rename(found, "length", band)}
+
+
+def _find_main(question: Question, outcome: Outcome) -> Mapping[str, float]:
+    """Return STR-EM of a question with readings, containment of a short one."""
+    for group, metric in ((ALCE_ASQA, "str_em"), (SHORT, "containment")):
+        found = group.compute(question, outcome) if group.compute else None
+        if found and metric in found:
+            return {metric: found[metric]}
+    return {}
+
+
+def _rename(found: Mapping[str, float], what: str, band: str) -> dict[str, float]:
+    return {f"{metric}_{what}_{band}": value for metric, value in found.items()}
+
+
+BY_DEPTH = MetricGroup("by_depth", _measure_by_depth, neutral=("retrieved_depth",))
+BY_LENGTH = MetricGroup("by_length", _measure_by_length, neutral=("view_tokens",))
+
 
 GROUPS: Mapping[str, MetricGroup] = {
     group.name: group

@@ -118,9 +118,7 @@
       box.append(folded("Not measured", lines(Object.entries(answer.unmeasured).map(([n, why]) => `${n}: ${why}`))));
     }
     if (answer.warnings.length) box.append(folded(`Warnings (${answer.warnings.length})`, lines(answer.warnings)));
-    const cost = figures(answer.cost);
-    if (answer.trace) cost.append(make("a", { href: answer.trace }, "trace"));
-    box.append(cost);
+    if (answer.trace) box.append(make("p", { class: "figures" }, make("a", { href: answer.trace }, "trace")));
     return box;
   };
 
