@@ -219,14 +219,6 @@ class FitOptions:
     ]
     out: Out
     parameters: Set = None
-    export: Annotated[
-        str | None,
-        options.option(
-            "Train nothing; write the same training into --out for another trainer: llama-factory.",
-            options.OUTPUT,
-            metavar="FORM",
-        ),
-    ] = None
     as_json: options.AsJson = False
 
 
@@ -252,25 +244,12 @@ def train_fit_command(
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
-    from colligate.errors import UsageError
-    from colligate.lab.training.recipes import export_llama_factory
-
-    training = (recipe, given.data, given.base, given.out, tuple(given.parameters or ()))
-    if given.export is not None:
-        if given.export != "llama-factory":
-            raise UsageError(f"--export must be llama-factory, got {given.export}")
-        file = str(export_llama_factory(*training))
-        if given.as_json:
-            print_json({"file": file})
-        else:
-            print_result(file)
-        return ANSWERED
     from colligate.lab.training.fitting import fit
     from colligate.lab.training.trainer import is_first
 
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
-        fitted = fit(*training, watcher.see)
+        fitted = fit(recipe, given.data, given.base, given.out, given.parameters or (), watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
     if not is_first():
         return status
