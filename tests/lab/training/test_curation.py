@@ -26,9 +26,9 @@ from colligate.errors import (
 )
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
-from colligate.lab.training import Curation
 from colligate.lab.training.curation import (
     CuratedMethod,
+    Curation,
     CurationContext,
     is_held_out,
     open_curation,

@@ -14,8 +14,7 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Noted, Progressed
 from colligate.errors import UsageError
-from colligate.lab.training import fit
-from colligate.lab.training.fitting import Fitted, catch_signals
+from colligate.lab.training.fitting import Fitted, catch_signals, fit
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.lab.training.trainer import (
     read_curve,
