@@ -239,7 +239,7 @@ def train_fit_command(
 
     The same command resumes a training that was stopped, from its last checkpoint; Ctrl-C saves
     the current step first. --out then has the adapter, the record fit.json, and the curve as JSON
-    lines and as a picture. Several GPUs: accelerate launch (docs/training.md).
+    lines. Several GPUs: accelerate launch (docs/training.md).
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """

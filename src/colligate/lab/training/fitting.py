@@ -7,7 +7,6 @@ module needs the extra `train`.
 
 from __future__ import annotations
 
-import math
 import shutil
 import signal
 import threading
@@ -18,13 +17,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from types import FrameType
 from typing import Any
 
 from colligate.core.events import Listener, Noted, Trace
 from colligate.errors import UsageError
-from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
@@ -56,7 +53,7 @@ from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
-CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
+CHECKPOINTS, CURVE = "checkpoints", "curve.jsonl"
 
 
 @dataclass(frozen=True)
@@ -157,8 +154,6 @@ def _train(
     record.finished = record.step >= record.steps
     if is_first():
         record.sessions[-1]["ended"] = utc_now()
-        if drawn := draw_curve(read_curve(out / CURVE), f"{inputs.recipe.title}: loss by step"):
-            (out / PICTURE).write_text(drawn, "utf-8")
         if record.finished:
             _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
         _FIT.write(out, record)
@@ -242,23 +237,6 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
             fresh = out / f"{file.name}.new"
             shutil.copyfile(file, fresh)
             fresh.replace(out / file.name)
-
-
-_DRAWN_POINTS = 60  # at most, of the training loss
-
-
-def draw_curve(curve: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Return the losses by step as SVG; "" without values, or without matplotlib.
-
-    If there are many steps, neighbours are drawn as their mean.
-    """
-    learnt = [(point["step"], point["loss"]) for point in curve if "loss" in point]
-    size = max(1, math.ceil(len(learnt) / _DRAWN_POINTS))
-    groups = (learnt[at : at + size] for at in range(0, len(learnt), size))
-    means = [Point(*map(fmean, zip(*group, strict=True))) for group in groups]
-    unseen = [Point(p["step"], p["held_out_loss"]) for p in curve if "held_out_loss" in p]
-    panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(unseen), 1)))
-    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.
