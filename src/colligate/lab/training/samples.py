@@ -232,18 +232,16 @@ def count_samples(
     made: Iterable[CuratedItem], splits: Mapping[str, Sequence[Sample]]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the fields of a card that are sums, from the items and from the samples by split."""
-    found = [
-        (split, sample.task, str(sample.meta.get("class", "")))
-        for split, samples in splits.items()
-        for sample in samples
-    ]
-
-    def count(task: str, name: str | None = None) -> BySplit:
-        of = Counter(s for s, t, n in found if t == task and name in (None, n))
-        return {split: of[split] for split in SPLITS}
-
-    tasks = list(dict.fromkeys(task for _, task, _ in found))
-    names = {task: sorted({n for _, t, n in found if t == task and n}) for task in tasks}
+    samples: dict[str, dict[str, int]] = {}
+    classes: dict[str, dict[str, dict[str, int]]] = {}
+    for split, of_split in splits.items():
+        for sample in of_split:
+            rows = [samples.setdefault(sample.task, dict.fromkeys(SPLITS, 0))]
+            if name := str(sample.meta.get("class", "")):
+                of_task = classes.setdefault(sample.task, {})
+                rows.append(of_task.setdefault(name, dict.fromkeys(SPLITS, 0)))
+            for row in rows:
+                row[split] += 1
     discarded, counts = Counter[str](), Counter[str]()
     usages = []
     for each in made:
@@ -253,8 +251,8 @@ def count_samples(
     tokens = ("calls", "input_tokens", "output_tokens")
     dollars = [usage.get("cost_usd", 0.0) for usage in usages]
     return {
-        "samples": {task: count(task) for task in tasks},
-        "classes": {t: {name: count(t, name) for name in of} for t, of in names.items() if of},
+        "samples": samples,
+        "classes": {task: dict(sorted(of_task.items())) for task, of_task in classes.items()},
         "discarded": dict(discarded.most_common()),
         "counts": dict(sorted((+counts).items())),
         "usage": {
