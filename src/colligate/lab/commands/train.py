@@ -294,16 +294,19 @@ def train_head_command(
     """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
 
     Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
-    onnx:DIR`. The same command resumes a training that was stopped.
+    onnx:DIR`. Ctrl-C saves the current step and stops; the same command resumes.
 
-    Exit status: 0 trained, 2 wrong usage, 1 a fault.
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
     from colligate.lab.training.heads import train_head
 
     with watch_run() as watcher:
-        made = train_head(kind.value, data, out, parameters or (), watcher.see)
-    print_result(str(made / "model.onnx"))
+        finished = train_head(kind.value, data, out, parameters or (), watcher.see)
+    if not finished:
+        note("stopped; the same command resumes")
+        return INTERRUPTED
+    print_result(str(out / "model.onnx"))
     return ANSWERED
 
 

@@ -16,9 +16,8 @@ import json
 import math
 import random
 import shutil
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,11 +25,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
-from colligate.core.events import Listener, Noted, Progressed, Trace
+from colligate.core.events import Listener, Noted, Trace
 from colligate.core.parameters import require_min, set_parameters
 from colligate.errors import MissingExtra, UsageError
 from colligate.lab.bench.datasets.records import RecordModel, parse_records, validate
-from colligate.lab.jobs.files import json_line, lock_folder
+from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import check_same, versions
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.models.weights import hash_file, pull
@@ -41,9 +40,12 @@ try:
     import onnxscript  # noqa: F401  # what torch exports with
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
-    from torch import Tensor, nn
+    from safetensors.torch import load_model
+    from torch import Tensor
     from torch.nn import functional as F
+    from torch.utils.data import DataLoader, IterableDataset
 
+    from colligate.lab.training.fitting import CHECKPOINTS, RECORD, run_trainer
     from colligate.lab.training.pair_head import (
         ClaimHead,
         OnePair,
@@ -54,6 +56,12 @@ try:
         read_tokenizer,
         trained_parameters,
     )
+    from colligate.lab.training.trainer import (
+        COMMON,
+        explain_failures,
+        find_checkpoint,
+        transformers,
+    )
 except ImportError as _error:
     raise MissingExtra(
         "training a reranker or a verifier needs torch, transformers, onnx and onnxscript",
@@ -63,8 +71,6 @@ except ImportError as _error:
 
 BASE = "minilm-l6-v2"
 """The pinned weights that are trained on."""
-
-RECORD, CURVE, CHECKPOINT = "fit.json", "curve.jsonl", "checkpoint.pt"
 
 Kind = Literal["reranker", "verifier"]
 
@@ -176,14 +182,16 @@ def train_head(
     on_event: Listener = lambda event: None,
     *,
     base: Path | None = None,
-) -> Path:
-    """Train on the labelled pairs in the folder `data`; write the model into `out`, and return it.
+) -> bool:
+    """Train on the labelled pairs in the folder `data`, and write the model into `out`.
 
-    `settings` are `NAME=VALUE` of `RerankerFit` or `VerifierFit`. `base` is the folder of a BERT
-    model with its tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks.
+    Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
+    `NAME=VALUE` of `RerankerFit` or `VerifierFit`. `base` is the folder of a BERT model with its
+    tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
 
     Raises:
         UsageError: a setting is wrong, or `out` holds another training.
+        ColligateError: training fails.
         MissingPath, FaultyRecord: the data are missing, or a line of them is wrong.
         WeightsUnavailable: the base cannot be pulled.
     """
@@ -196,18 +204,24 @@ def train_head(
         for name in (TRAIN, HELD_OUT)
     )
     folder = base or pull(BASE, report_pull(Trace([on_event])))["model"].parent
-    with lock_folder(out):
+    with lock_folder(out), explain_failures():
         _check_record(folder, data, numbers, out)
         torch.manual_seed(numbers.seed)
         head = load_head(folder, lesson.network)
         store = StateStore(head, read_tokenizer(folder), numbers.tokens)
-        batches = _iterate(train, numbers, lesson.alike)
-        _train(head, numbers, batches, partial(lesson.loss, store, numbers), out, on_event)
+        batches = _Batches(train, numbers, lesson.alike)
+        loss_of = partial(lesson.loss, store, numbers)
+        trainer = HeadTrainer(head, numbers, batches, loss_of, out / CHECKPOINTS)
+        resume = find_checkpoint(out / CHECKPOINTS, on_event)
+        done = run_trainer(trainer, resume, out, on_event).global_step
+        if done < numbers.steps:
+            return False
+        load_model(head, out / CHECKPOINTS / f"checkpoint-{done}" / "model.safetensors")
         head.eval()
         with torch.no_grad():
             on_event(Noted(lesson.judge(store, held_out)))
         export(head, folder, out)
-    return out
+    return True
 
 
 def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
@@ -226,44 +240,51 @@ def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
         file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
-def _train(
-    head: Trunk,
-    numbers: HeadFit,
-    batches: Iterable[Any],
-    loss_of: Callable[[Any, int], Tensor],
-    out: Path,
-    on_event: Listener,
-) -> None:
-    """Train a head on batches without end; `loss_of` returns the loss of a batch in a step."""
-    layers, own = trained_parameters(head)
-    rates = [{"params": layers, "lr": numbers.rate}, {"params": own, "lr": numbers.head_rate}]
-    optimiser = torch.optim.AdamW(rates, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, numbers))
-    parts = {"head": head, "optimiser": optimiser, "schedule": schedule}
-    step = first = _resume(out, parts)
-    head.train()
-    begun = time.monotonic()
-    for at, batch in enumerate(batches):
-        if at < step:  # learnt before
-            continue
-        if step == numbers.steps:
-            break
-        # What is dropped out depends on the step alone: a resumed training drops the same.
-        torch.manual_seed(numbers.seed + step)
-        loss = loss_of(batch, step)
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_([*layers, *own], 1.0)
-        optimiser.step()
-        schedule.step()
-        step += 1
-        on_event(Progressed("training", step, numbers.steps, f"loss {loss.item():.3f}"))
-        if step % numbers.save_every == 0 or step == numbers.steps:
-            _save(out, step, parts)
-            seconds = (time.monotonic() - begun) / (step - first)
-            with (out / CURVE).open("a", encoding="utf-8") as curve:
-                point = {"step": step, "loss": loss.item(), "seconds_per_step": seconds}
-                curve.write(json_line(point))
+class _Batches(IterableDataset):  # type: ignore[misc]
+    """Batches of records without end."""
+
+    def __init__(self, train: Sequence[Pairs], numbers: HeadFit, alike: int) -> None:
+        self._given = train, numbers, alike
+
+    def __iter__(self) -> Iterator[list[Pairs]]:
+        return _iterate(*self._given)
+
+
+class HeadTrainer(transformers.Trainer):  # type: ignore[misc]
+    """The trainer of a head; `loss_of` returns the loss of a batch in a step."""
+
+    def __init__(
+        self,
+        head: Trunk,
+        numbers: HeadFit,
+        batches: _Batches,
+        loss_of: Callable[[Any, int], Tensor],
+        folder: Path,
+    ) -> None:
+        layers, own = trained_parameters(head)
+        rates = [{"params": layers, "lr": numbers.rate}, {"params": own, "lr": numbers.head_rate}]
+        arguments = transformers.TrainingArguments(
+            output_dir=str(folder),
+            max_steps=numbers.steps,
+            lr_scheduler_type="linear",
+            warmup_steps=numbers.warmup,
+            max_grad_norm=1.0,
+            logging_steps=numbers.save_every,
+            save_steps=numbers.save_every,
+            seed=numbers.seed,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            **COMMON,
+        )
+        optimiser = torch.optim.AdamW(rates, weight_decay=0.01)
+        super().__init__(head, arguments, train_dataset=batches, optimizers=(optimiser, None))
+        self._loss_of = loss_of
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self.train_dataset, batch_size=None)
+
+    def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Tensor:
+        return self._loss_of(inputs, self.state.global_step)
 
 
 def _iterate(train: Sequence[Pairs], numbers: HeadFit, alike: int) -> Iterator[list[Pairs]]:
@@ -289,31 +310,9 @@ def _iterate(train: Sequence[Pairs], numbers: HeadFit, alike: int) -> Iterator[l
         yield from batches
 
 
-def _rate(step: int, numbers: HeadFit) -> float:
-    rising, falling = numbers.warmup * numbers.steps, (1 - numbers.warmup) * numbers.steps
-    return min((step + 1) / max(1.0, rising), max(0.0, (numbers.steps - step) / falling))
-
-
 def _closed_at(step: int, numbers: HeadFit) -> float:
     """Return what is added to the logits of attention between the two texts in a step."""
     return numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
-
-
-def _save(out: Path, step: int, parts: dict[str, Any]) -> None:
-    new = out / f"{CHECKPOINT}.new"
-    torch.save({"step": step, **{name: each.state_dict() for name, each in parts.items()}}, new)
-    new.replace(out / CHECKPOINT)
-
-
-def _resume(out: Path, parts: dict[str, Any]) -> int:
-    """Load the last checkpoint, if there is one, and return its step."""
-    if not (out / CHECKPOINT).exists():
-        return 0
-    kept = torch.load(out / CHECKPOINT)
-    for name, each in parts.items():
-        each.load_state_dict(kept[name])
-    step: int = kept["step"]
-    return step
 
 
 # The reranker: minus the log share of the right passage among those of its question and "none of

@@ -73,20 +73,20 @@ def train(data, base, out, settings=SETTINGS, stop_at=None, kind="reranker"):
     return " ".join(said)
 
 
-def weights(out):
-    import torch
+def weights(out, steps=6):
+    from safetensors.torch import load_file
 
-    return torch.load(out / "checkpoint.pt")["head"]
+    return load_file(out / "checkpoints" / f"checkpoint-{steps}" / "model.safetensors")
 
 
-def score(kind, base, out, pairs):
+def score(kind, base, out, pairs, steps=6):
     """Return what the trained network itself gives."""
     import torch
 
     from colligate.lab.training.pair_head import StateStore, load_head, read_tokenizer
 
     head = load_head(base, kind)
-    head.load_state_dict(weights(out))
+    head.load_state_dict(weights(out, steps))
     with torch.no_grad():
         return StateStore(head.eval(), read_tokenizer(base)).score(pairs)
 
@@ -167,6 +167,6 @@ def test_a_verifier_is_trained_and_opened_by_name(base, tmp_path):
     settings = ("steps=3", "batch=4", "head_rate=0.01", "save_every=1")
     assert "of 4 held-out claims" in train(data, base, made, settings, kind="verifier")
     claim, evidence = CLAIMS[2]["claim"], CLAIMS[2]["evidence"]
-    [wanted] = score(ClaimHead, base, made, [(claim, evidence)]).softmax(-1).tolist()
+    [wanted] = score(ClaimHead, base, made, [(claim, evidence)], 3).softmax(-1).tolist()
     found = open_head(f"onnx:{made}").score(claim, *evidence.split("\n"))
     assert found == pytest.approx(wanted, abs=0.1)
