@@ -22,6 +22,7 @@ from colligate.core.events import to_plain
 from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
+from colligate.lab.jobs.identity import PROMPTS, flatten
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
@@ -220,10 +221,15 @@ class Card:
         environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
         environment.filters["cell"] = _format_cell
         template = resources.files(__package__).joinpath("templates", "card.md.j2")
+        made_with = {what: each for what, each in self.made_with.items() if what != PROMPTS}
+        empty = ("", None, [], ())
         text = environment.from_string(template.read_text("utf-8")).render(
             card=self,
             files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
-            made_with=[*self.sources.items(), *_flatten(self.made_with)],
+            made_with=[
+                *self.sources.items(),
+                *((what, value) for what, value in flatten(made_with) if value not in empty),
+            ],
         )
         return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -268,15 +274,6 @@ def write_card(folder: Path, card: Card) -> None:
     text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
     for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
         write_whole(folder / name, [content])
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what a folder was made with, without the many digests of prompts."""
-    for name, inner in value.items():
-        if isinstance(inner, Mapping) and name != "prompts":
-            yield from _flatten(inner, f"{prefix}{name}: ")
-        elif name != "prompts" and inner not in ("", None, [], ()):
-            yield f"{prefix}{name}", inner
 
 
 def _format_cell(value: Any) -> str:
