@@ -206,22 +206,6 @@ def train_curate_command(
     return FAULT if failed and failed == card.items["done"] else ANSWERED
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """The options of `train fit`."""
-
-    data: Annotated[
-        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
-    ]
-    base: Annotated[
-        str,
-        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
-    ]
-    out: Out
-    parameters: Set = None
-    as_json: options.AsJson = False
-
-
 @command(app, "fit")
 def train_fit_command(
     recipe: Annotated[
@@ -233,7 +217,16 @@ def train_fit_command(
         ),
     ],
     *,
-    given: FitOptions,
+    data: Annotated[
+        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
+    ],
+    base: Annotated[
+        str,
+        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+    ],
+    out: Out,
+    parameters: Set = None,
+    as_json: options.AsJson = False,
 ) -> int:
     """Train an adapter, or a whole model, on curated samples (extra `train`).
 
@@ -249,11 +242,11 @@ def train_fit_command(
 
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
-        fitted = fit(recipe, given.data, given.base, given.out, given.parameters or (), watcher.see)
+        fitted = fit(recipe, data, base, out, parameters or (), watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
     if not is_first():
         return status
-    if given.as_json:
+    if as_json:
         print_json(fitted.to_json())
     else:
         found = {name: value for name, value in fitted.to_json().items() if value is not None}

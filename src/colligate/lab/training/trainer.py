@@ -30,7 +30,7 @@ from colligate.errors import (
     WeightsUnavailable,
 )
 from colligate.lab.jobs.files import json_line, sync_path, write_whole
-from colligate.lab.training.recipes import SCHEDULES, Recipe
+from colligate.lab.training.recipes import Recipe
 from colligate.lab.training.samples import Sample
 from colligate.lab.training.scores import STEPS
 from colligate.models import Message
@@ -128,6 +128,10 @@ COMMON: Mapping[str, Any] = {
 """The arguments of every training: the observer reports, and nobody else does."""
 
 
+# The names that transformers has for the schedules of recipes.
+_SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
+
+
 def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder: Path) -> Any:
     on_device = torch.accelerator.is_available()
     arguments = SFTConfig(
@@ -136,7 +140,7 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         per_device_eval_batch_size=recipe.device_batch,
         gradient_accumulation_steps=computation.accumulation,
         learning_rate=recipe.learning_rate,
-        lr_scheduler_type=SCHEDULES[recipe.schedule],
+        lr_scheduler_type=_SCHEDULES[recipe.schedule],
         warmup_steps=recipe.warmup,
         num_train_epochs=recipe.epochs,
         max_steps=recipe.steps or -1,
