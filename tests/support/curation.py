@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.training import Curation
+from colligate.lab.training.curation import Curation
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Card, Sample, read_samples
 from colligate.models import Role
 from colligate.settings import Settings

@@ -1,4 +1,4 @@
-"""`colligate train`: curate with a teacher behind a server, evaluate, export; how each ends."""
+"""`colligate train`: curate with a teacher behind a server, evaluate; how each ends."""
 
 from __future__ import annotations
 
@@ -151,7 +151,6 @@ def test_recipes_are_listed(colligate: Any) -> None:
         (("curate", "rdr2", "--teacher", "bundled", "--judge", "bundled"), "--judge"),
         (("curate", "rdr2", "--teacher", "bundled"), "--questions"),
         (("fit", "rdr2-ruoter", "--data", ".", "--base", "hf:x"), "did you mean rdr2-router?"),
-        (("fit", "rdr2-router", "--data", ".", "--base", "hf:x", "--export", "xls"), "xls"),
         (("evaluate", ".", "--model", "bundled"), "it has no held_out.jsonl"),
     ],
 )

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,9 @@ from colligate.errors import (
 )
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
-from colligate.lab.training import Curation
 from colligate.lab.training.curation import (
     CuratedMethod,
+    Curation,
     CurationContext,
     is_held_out,
     open_curation,
@@ -139,30 +138,6 @@ def test_no_question_is_on_both_sides_and_each_stays_where_it_is(data: Path) -> 
     assert before[0] < unseen
     assert before[1] < trained
     assert card.items == {"asked": 40, "done": 40, "failed": 0}
-
-
-def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
-    file = data / "questions.jsonl"
-    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    for record in records[::2]:
-        record["gold_document_ids"].append("all")
-    write_jsonl(file, records)
-
-    async def over(context: CurationContext, question: Question) -> CuratedItem:
-        made = await asking(context, question)
-        number = int(question.id[1:])
-        document = "all" if number % 4 == 0 else f"d{number}"
-        meta = {"question": question.id, "document": document}
-        return replace(made, samples=[replace(each, meta=meta) for each in made.samples])
-
-    card = curate(request(data, held_out=0.3), over)
-
-    unseen = [int(s.meta["question"][1:]) for s in read_samples(data / "out" / HELD_OUT)]
-    even, fourth = (sum(n % every == 0 for n in unseen) for every in (2, 4))
-    assert 0 < fourth < even < len(unseen)
-    shared = {name: value for name, value in card.split.items() if "them" in name or "with" in name}
-    assert list(shared.values()) == [len(unseen), even, fourth]
-    assert f"has too: {even}\n" in card.markdown()
 
 
 @settings(max_examples=100)

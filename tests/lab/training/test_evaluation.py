@@ -19,8 +19,14 @@ from colligate.errors import (
 )
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.significance import Difference
-from colligate.lab.training import Evaluation, evaluate
-from colligate.lab.training.evaluation import EvaluationReport, Measure, ScoredReply, compare_sides
+from colligate.lab.training.evaluation import (
+    Evaluation,
+    EvaluationReport,
+    Measure,
+    ScoredReply,
+    compare_sides,
+    evaluate,
+)
 from colligate.lab.training.samples import HELD_OUT, Sample, write_samples
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.strategies.dualrag.knowledge import NOTHING

@@ -18,7 +18,6 @@ from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.lab.bench.question import Question
-from colligate.lab.training import curate_longrefiner
 from colligate.lab.training.longrefiner import (
     LOST,
     MADE_UP,
@@ -27,6 +26,7 @@ from colligate.lab.training.longrefiner import (
     TAKEN_OUT,
     UNSECTIONED,
     CurationSettings,
+    curate_longrefiner,
     remove_headings,
     selection_sample,
     structuring_pairs,

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.lab.training import curate_rdr2
-from colligate.lab.training.rdr2 import format_reply
+from colligate.lab.training.rdr2 import curate_rdr2, format_reply
 from colligate.lab.training.scores import shown_subtree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, Tree
 from colligate.errors import SpanError
-from colligate.lab.training.skeletons import write_skeleton
+from colligate.lab.training.longrefiner import write_skeleton
 from colligate.strategies.longrefiner.skeleton import recover
 from support.documents import block_spans, make, squeeze
 

@@ -5,7 +5,7 @@ import pytest
 from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.lab.training.skeletons import write_skeleton
+from colligate.lab.training.longrefiner import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
     from colligate.lab.training.samples import Card
 
-app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.")
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, and rerankers.")
 
 _DATA = "Data"
 
@@ -206,30 +206,6 @@ def train_curate_command(
     return FAULT if failed and failed == card.items["done"] else ANSWERED
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """The options of `train fit`."""
-
-    data: Annotated[
-        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
-    ]
-    base: Annotated[
-        str,
-        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
-    ]
-    out: Out
-    parameters: Set = None
-    export: Annotated[
-        str | None,
-        options.option(
-            "Train nothing; write the same training into --out for another trainer: llama-factory.",
-            options.OUTPUT,
-            metavar="FORM",
-        ),
-    ] = None
-    as_json: options.AsJson = False
-
-
 @command(app, "fit")
 def train_fit_command(
     recipe: Annotated[
@@ -241,40 +217,36 @@ def train_fit_command(
         ),
     ],
     *,
-    given: FitOptions,
+    data: Annotated[
+        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
+    ],
+    base: Annotated[
+        str,
+        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+    ],
+    out: Out,
+    parameters: Set = None,
+    as_json: options.AsJson = False,
 ) -> int:
     """Train an adapter, or a whole model, on curated samples (extra `train`).
 
     The same command resumes a training that was stopped, from its last checkpoint; Ctrl-C saves
     the current step first. --out then has the adapter, the record fit.json, and the curve as JSON
-    lines and as a picture. Several GPUs: accelerate launch (docs/training.md).
+    lines. Several GPUs: accelerate launch (docs/training.md).
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
-    from colligate.errors import UsageError
-    from colligate.lab.training.recipes import export_llama_factory
-
-    training = (recipe, given.data, given.base, given.out, tuple(given.parameters or ()))
-    if given.export is not None:
-        if given.export != "llama-factory":
-            raise UsageError(f"--export must be llama-factory, got {given.export}")
-        file = str(export_llama_factory(*training))
-        if given.as_json:
-            print_json({"file": file})
-        else:
-            print_result(file)
-        return ANSWERED
     from colligate.lab.training.fitting import fit
     from colligate.lab.training.trainer import is_first
 
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
-        fitted = fit(*training, watcher.see)
+        fitted = fit(recipe, data, base, out, parameters or (), watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
     if not is_first():
         return status
-    if given.as_json:
+    if as_json:
         print_json(fitted.to_json())
     else:
         found = {name: value for name, value in fitted.to_json().items() if value is not None}
@@ -288,21 +260,13 @@ def train_fit_command(
     return status
 
 
-class Head(StrEnum):
-    """The models of two texts that can be trained."""
-
-    RERANKER = "reranker"
-    VERIFIER = "verifier"
-
-
-@command(app, "head")
-def train_head_command(
-    kind: Annotated[Head, typer.Argument(help="What is trained.", show_default=False)],
+@command(app, "reranker")
+def train_reranker_command(
     *,
     data: Annotated[
         Path,
         options.option(
-            "The folder of labelled pairs: train.jsonl, and held_out.jsonl to judge by "
+            "The folder of labelled groups: train.jsonl, and held_out.jsonl to judge by "
             "(docs/training.md).",
             _DATA,
             "--data",
@@ -312,19 +276,22 @@ def train_head_command(
     out: Out,
     parameters: Set = None,
 ) -> int:
-    """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
+    """Train a reranker on questions with right and wrong passages (extra `train`).
 
-    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
-    onnx:DIR`. The same command resumes a training that was stopped.
+    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR`. Ctrl-C
+    saves the current step and stops; the same command resumes.
 
-    Exit status: 0 trained, 2 wrong usage, 1 a fault.
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
-    from colligate.lab.training.heads import train_head
+    from colligate.lab.training.reranker import train_reranker
 
     with watch_run() as watcher:
-        made = train_head(kind.value, data, out, parameters or (), watcher.see)
-    print_result(str(made / "model.onnx"))
+        finished = train_reranker(data, out, parameters or (), watcher.see)
+    if not finished:
+        note("stopped; the same command resumes")
+        return INTERRUPTED
+    print_result(str(out / "model.onnx"))
     return ANSWERED
 
 

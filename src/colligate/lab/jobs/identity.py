@@ -59,7 +59,7 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Say how each value differs from what it was."""
-    first, second = (dict(_flatten(each)) for each in (before, now))
+    first, second = (dict(flatten(each)) for each in (before, now))
     for name in dict.fromkeys((*first, *second)):
         was, is_now = first.get(name), second.get(name)
         if was == is_now:
@@ -95,10 +95,11 @@ def prompt_differences(
     return [f"the prompts of {', '.join(changed[:_NAMED])}{more} have changed"] if changed else []
 
 
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings, each with the path to it: "models: teacher: name"."""
     for name, inner in value.items():
         if isinstance(inner, Mapping):
-            yield from _flatten(inner, f"{prefix}{name}: ")
+            yield from flatten(inner, f"{prefix}{name}: ")
         else:
             yield f"{prefix}{name}", inner
 

@@ -412,22 +412,11 @@ def _write_samples(
 ) -> Card:
     done = {id_: results[id_] for id_ in items if id_ in results}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
-    golds: dict[str, list[set[str]]] = {"train": [], "held_out": []}
     for id_, made in done.items():
-        item = items[id_]
         # Data sets have some questions, and some texts, under several ids.
-        key = " ".join(item.text.casefold().split())
+        key = " ".join(items[id_].text.casefold().split())
         split = "held_out" if is_held_out(key, request.held_out, request.seed) else "train"
         splits[split] += made.samples
-        golds[split].append(set(item.gold) if isinstance(item, Question) else set())
-    shown = {
-        split: [
-            {f"{each.task} {each.meta['document']}"} if "question" in each.meta else set()
-            for each in samples
-            if "document" in each.meta
-        ]
-        for split, samples in splits.items()
-    }
     files = {TRAIN: splits["train"], HELD_OUT: splits["held_out"]}
     for name, samples in files.items():
         write_samples(request.out / name, samples)
@@ -450,16 +439,6 @@ def _write_samples(
             "held out": request.held_out,
             "kept apart by": "a question's words, or the document's where there is no question",
             "seed": request.seed,
-            **_count_shared(
-                golds,
-                "held-out questions with gold documents",
-                "of them with one that a training question has too",
-            ),
-            **_count_shared(
-                shown,
-                "held-out samples for a question and a document",
-                "of them over one that a training sample of the task is over too",
-            ),
         },
         files={name: hash_file(request.out / name) for name in files},
         versions=versions(),
@@ -468,17 +447,6 @@ def _write_samples(
     )
     write_card(request.out, card)
     return card
-
-
-def _count_shared(
-    by_split: Mapping[str, Sequence[set[str]]], held_out: str, shared: str
-) -> dict[str, int]:
-    """Count the held-out sets, and those that share something with one of the training sets."""
-    known = set().union(*by_split["train"])
-    unseen = [each for each in by_split["held_out"] if each]
-    if not unseen:
-        return {}
-    return {held_out: len(unseen), shared: sum(not known.isdisjoint(each) for each in unseen)}
 
 
 def is_held_out(key: str, share: float, seed: int) -> bool:

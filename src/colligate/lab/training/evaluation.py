@@ -168,17 +168,14 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
 
 
 def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
-    """Return a run without documents; its warnings are passed on, once each."""
-    passed: set[str] = set()
+    """Return a run without documents; its warnings are passed on."""
 
     def pass_on(event: Event) -> None:
-        if isinstance(event, Noted) and event.warning and event.text not in passed:
-            passed.add(event.text)
+        if isinstance(event, Noted) and event.warning:
             trace.emit(event)
 
-    run = Run(
-        InMemorySources(()), {Role.READER: model}, spending.meter(), Trace([pass_on], keep=False)
-    )
+    own = Trace([pass_on], keep=False)
+    run = Run(InMemorySources(()), {Role.READER: model}, spending.meter(), own)
     run.tokens = SharedTokenBudget(spending, run.meter)
     return run
 

@@ -7,7 +7,6 @@ module needs the extra `train`.
 
 from __future__ import annotations
 
-import math
 import shutil
 import signal
 import threading
@@ -18,13 +17,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from types import FrameType
 from typing import Any
 
 from colligate.core.events import Listener, Noted, Trace
 from colligate.errors import UsageError
-from colligate.lab.bench.figures import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
@@ -44,6 +41,7 @@ from colligate.lab.training.trainer import (
     TrainingObserver,
     count_gpus,
     count_processes,
+    explain_failures,
     find_checkpoint,
     is_first,
     open_trainer,
@@ -56,7 +54,7 @@ from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
-CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
+CHECKPOINTS, CURVE = "checkpoints", "curve.jsonl"
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,8 @@ def _train(
         inputs.emit(Noted(f"resuming from step {step_of(resume):,}"))
     session = asdict(Invocation.start(arguments))
     record.sessions.append({**session, "from_step": step_of(resume) if resume else 0})
-    with open_trainer(inputs, out / CHECKPOINTS) as trainer:
+    with explain_failures():
+        trainer = open_trainer(inputs, out / CHECKPOINTS)
         trainer.accelerator.wait_for_everyone()
         if not is_first():
             resume = find_checkpoint(out / CHECKPOINTS, inputs.emit)
@@ -142,27 +141,33 @@ def _train(
         record.parameters = {"trained": trained, "all": count(trainer.model)}
         if is_first():
             _FIT.write(out, record)
-        state = trainer.state
-        if resume is not None:
-            file = resume / transformers.trainer.TRAINER_STATE_NAME
-            state = transformers.TrainerState.load_from_json(str(file))
-        if resume is None or state.global_step < state.max_steps:
-            with catch_signals(lambda: inputs.emit(_STOPPING)) as stop:
-                watch = TrainingObserver(trainer.accelerator, out / CURVE, stop, inputs.emit)
-                trainer.add_callback(watch)
-                trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
-                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-            state = trainer.state
+        trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
+        state = run_trainer(trainer, resume, out, inputs.emit)
     record.step, record.steps = state.global_step, state.max_steps
     record.finished = record.step >= record.steps
     if is_first():
         record.sessions[-1]["ended"] = utc_now()
-        if drawn := draw_curve(read_curve(out / CURVE), f"{inputs.recipe.title}: loss by step"):
-            (out / PICTURE).write_text(drawn, "utf-8")
         if record.finished:
             _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
         _FIT.write(out, record)
     trainer.accelerator.wait_for_everyone()
+
+
+def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) -> Any:
+    """Train from a checkpoint until the end or Ctrl-C; return the trainer's state.
+
+    A checkpoint of the last step is left as it is, and not loaded.
+    """
+    if resume is not None:
+        file = resume / transformers.trainer.TRAINER_STATE_NAME
+        state = transformers.TrainerState.load_from_json(str(file))
+        if state.global_step >= state.max_steps:
+            return state
+    with catch_signals(lambda: emit(_STOPPING)) as stop:
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.add_callback(TrainingObserver(trainer.accelerator, out / CURVE, stop, emit))
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    return trainer.state
 
 
 _STOPPING = Noted(
@@ -242,23 +247,6 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
             fresh = out / f"{file.name}.new"
             shutil.copyfile(file, fresh)
             fresh.replace(out / file.name)
-
-
-_DRAWN_POINTS = 60  # at most, of the training loss
-
-
-def draw_curve(curve: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Return the losses by step as SVG; "" without values, or without matplotlib.
-
-    If there are many steps, neighbours are drawn as their mean.
-    """
-    learnt = [(point["step"], point["loss"]) for point in curve if "loss" in point]
-    size = max(1, math.ceil(len(learnt) / _DRAWN_POINTS))
-    groups = (learnt[at : at + size] for at in range(0, len(learnt), size))
-    means = [Point(*map(fmean, zip(*group, strict=True))) for group in groups]
-    unseen = [Point(p["step"], p["held_out_loss"]) for p in curve if "held_out_loss" in p]
-    panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(unseen), 1)))
-    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.

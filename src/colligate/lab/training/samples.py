@@ -22,6 +22,7 @@ from colligate.core.events import to_plain
 from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
+from colligate.lab.jobs.identity import PROMPTS, flatten
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
@@ -220,10 +221,15 @@ class Card:
         environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
         environment.filters["cell"] = _format_cell
         template = resources.files(__package__).joinpath("templates", "card.md.j2")
+        made_with = {what: each for what, each in self.made_with.items() if what != PROMPTS}
+        empty = ("", None, [], ())
         text = environment.from_string(template.read_text("utf-8")).render(
             card=self,
             files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
-            made_with=[*self.sources.items(), *_flatten(self.made_with)],
+            made_with=[
+                *self.sources.items(),
+                *((what, value) for what, value in flatten(made_with) if value not in empty),
+            ],
         )
         return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -232,18 +238,16 @@ def count_samples(
     made: Iterable[CuratedItem], splits: Mapping[str, Sequence[Sample]]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the fields of a card that are sums, from the items and from the samples by split."""
-    found = [
-        (split, sample.task, str(sample.meta.get("class", "")))
-        for split, samples in splits.items()
-        for sample in samples
-    ]
-
-    def count(task: str, name: str | None = None) -> BySplit:
-        of = Counter(s for s, t, n in found if t == task and name in (None, n))
-        return {split: of[split] for split in SPLITS}
-
-    tasks = list(dict.fromkeys(task for _, task, _ in found))
-    names = {task: sorted({n for _, t, n in found if t == task and n}) for task in tasks}
+    samples: dict[str, dict[str, int]] = {}
+    classes: dict[str, dict[str, dict[str, int]]] = {}
+    for split, of_split in splits.items():
+        for sample in of_split:
+            rows = [samples.setdefault(sample.task, dict.fromkeys(SPLITS, 0))]
+            if name := str(sample.meta.get("class", "")):
+                of_task = classes.setdefault(sample.task, {})
+                rows.append(of_task.setdefault(name, dict.fromkeys(SPLITS, 0)))
+            for row in rows:
+                row[split] += 1
     discarded, counts = Counter[str](), Counter[str]()
     usages = []
     for each in made:
@@ -253,8 +257,8 @@ def count_samples(
     tokens = ("calls", "input_tokens", "output_tokens")
     dollars = [usage.get("cost_usd", 0.0) for usage in usages]
     return {
-        "samples": {task: count(task) for task in tasks},
-        "classes": {t: {name: count(t, name) for name in of} for t, of in names.items() if of},
+        "samples": samples,
+        "classes": {task: dict(sorted(of_task.items())) for task, of_task in classes.items()},
         "discarded": dict(discarded.most_common()),
         "counts": dict(sorted((+counts).items())),
         "usage": {
@@ -270,15 +274,6 @@ def write_card(folder: Path, card: Card) -> None:
     text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
     for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
         write_whole(folder / name, [content])
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what a folder was made with, without the many digests of prompts."""
-    for name, inner in value.items():
-        if isinstance(inner, Mapping) and name != "prompts":
-            yield from _flatten(inner, f"{prefix}{name}: ")
-        elif name != "prompts" and inner not in ("", None, [], ()):
-            yield f"{prefix}{name}", inner
 
 
 def _format_cell(value: Any) -> str:

@@ -10,8 +10,8 @@ import pytest
 from colligate.documents import Passage, Span
 from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.training import Curation, curate_dualrag
-from colligate.lab.training.dualrag import contains_answer, draw_role_samples
+from colligate.lab.training.curation import Curation
+from colligate.lab.training.dualrag import contains_answer, curate_dualrag, draw_role_samples
 from colligate.lab.training.trajectories import (
     GoldDocument,
     match_entities,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from colligate.errors import ColligateError, WeightsUnavailable
-from colligate.lab.training import fit
+from colligate.lab.training.fitting import fit
 from colligate.lab.training.recipes import TASKS
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.lab.training.trainer import (

@@ -1,4 +1,4 @@
-"""Training rerankers and verifiers: both learn, resume, and their exports score alike."""
+"""Training rerankers: they learn, resume, and their exports score alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from colligate.errors import FaultyRecord, MissingPath, UsageError
-from colligate.models.names import open_head, open_reranker
+from colligate.models.names import open_reranker
 from support.tiny_models import save_bert
 
 pytest.importorskip("onnx")
@@ -22,15 +22,6 @@ GROUPS = [
         "weight": 1 + i % 2 / 2,
     }
     for i, name in enumerate(TOWNS)
-]
-CLAIMS = [
-    {
-        "claim": f"the bridge was built in {year}",
-        "evidence": PASSAGES[i],
-        "label": "supports" if year == 1800 + i else "contradicts",
-    }
-    for i in range(len(TOWNS))
-    for year in (1800 + i, 1800)
 ]
 
 
@@ -59,8 +50,8 @@ def base(tmp_path_factory):
 SETTINGS = ("steps=6", "batch=2", "save_every=2", "distractors=3", "head_rate=0.01")
 
 
-def train(data, base, out, settings=SETTINGS, stop_at=None, kind="reranker"):
-    from colligate.lab.training.heads import train_head
+def train(data, base, out, settings=SETTINGS, stop_at=None):
+    from colligate.lab.training.reranker import train_reranker
 
     said = []
 
@@ -69,23 +60,23 @@ def train(data, base, out, settings=SETTINGS, stop_at=None, kind="reranker"):
             raise KeyboardInterrupt
         said.append(getattr(event, "text", ""))
 
-    train_head(kind, data, out, settings, see, base=base)
+    train_reranker(data, out, settings, see, base=base)
     return " ".join(said)
 
 
 def weights(out):
-    import torch
+    from safetensors.torch import load_file
 
-    return torch.load(out / "checkpoint.pt")["head"]
+    return load_file(out / "checkpoints" / "checkpoint-6" / "model.safetensors")
 
 
-def score(kind, base, out, pairs):
+def score(base, out, pairs):
     """Return what the trained network itself gives."""
     import torch
 
-    from colligate.lab.training.pair_head import StateStore, load_head, read_tokenizer
+    from colligate.lab.training.reranker import StateStore, load_head, read_tokenizer
 
-    head = load_head(base, kind)
+    head = load_head(base)
     head.load_state_dict(weights(out))
     with torch.no_grad():
         return StateStore(head.eval(), read_tokenizer(base)).score(pairs)
@@ -120,14 +111,6 @@ def test_a_number_that_none_can_be_is_refused(data, base, tmp_path, setting):
         train(data, base, tmp_path, (*SETTINGS, setting))
 
 
-def test_a_verifier_draws_no_passages_and_either_may_open_until_the_end(data, base, tmp_path):
-    from colligate.lab.training.heads import RerankerFit, VerifierFit
-
-    with pytest.raises(UsageError, match="distractors"):
-        train(data, base, tmp_path, ("distractors=3",), kind="verifier")
-    assert RerankerFit(opening=1).opening == VerifierFit(opening=1).opening == 1
-
-
 def test_a_line_that_is_no_pair_is_named(base, tmp_path):
     with pytest.raises(MissingPath, match=r"train\.jsonl"):
         train(tmp_path, base, tmp_path / "out")
@@ -146,27 +129,11 @@ def test_too_few_records_are_an_error(base, tmp_path):
 async def test_a_reranker_is_exported_and_opened_by_name(base, trained):
     import torch
 
-    from colligate.lab.training.pair_head import PairHead
-
     question = GROUPS[4]["question"]
-    wanted = score(PairHead, base, trained, [(question, text) for text in PASSAGES])
+    wanted = score(base, trained, [(question, text) for text in PASSAGES])
     reranker = open_reranker(f"onnx:{trained}")
     scores = torch.tensor(await reranker.score(question, PASSAGES))
     await reranker.aclose()
     # int8 against bfloat16: the order is what counts, so up to a constant.
     apart = (scores - scores.mean()) - (wanted - wanted.mean())
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
-
-
-@pytest.mark.real
-def test_a_verifier_is_trained_and_opened_by_name(base, tmp_path):
-    from colligate.lab.training.pair_head import ClaimHead
-
-    data, made = write(tmp_path / "claims", "train.jsonl", CLAIMS[:20]), tmp_path / "made"
-    write(data, "held_out.jsonl", CLAIMS[20:])
-    settings = ("steps=3", "batch=4", "head_rate=0.01", "save_every=1")
-    assert "of 4 held-out claims" in train(data, base, made, settings, kind="verifier")
-    claim, evidence = CLAIMS[2]["claim"], CLAIMS[2]["evidence"]
-    [wanted] = score(ClaimHead, base, made, [(claim, evidence)]).softmax(-1).tolist()
-    found = open_head(f"onnx:{made}").score(claim, *evidence.split("\n"))
-    assert found == pytest.approx(wanted, abs=0.1)
