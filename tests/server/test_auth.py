@@ -15,7 +15,7 @@ from support.http_server import DEFAULT, RULES, form_of
 
 TOKEN = "a-token-of-some-length"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
-CLOSED = ["/api/about", "/api/runs/x", "/api/docs/", "/api/nothing", "/v1/models"]
+CLOSED = ["/api/about", "/api/runs/x", "/api/docs/", "/api/nothing", "/metrics", "/v1/models"]
 
 
 async def test_nothing_is_shown_without_the_token(serve):

@@ -1,4 +1,4 @@
-"""Every error is an RFC 9457 problem, with the security headers."""
+"""Every error is an RFC 9457 problem, with the security headers, and counted by its status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_each_is_a_problem(client):
     assert unknown["hint"]
 
 
-async def test_an_unexpected_exception_has_the_headers(client, monkeypatch, caplog):
+async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, monkeypatch, caplog):
     def broken() -> list[str]:
         raise RuntimeError("secret words")
 
@@ -59,6 +59,9 @@ async def test_an_unexpected_exception_has_the_headers(client, monkeypatch, capl
         assert response.headers["cache-control"] == "no-store"
     assert "secret words" in caplog.text
     monkeypatch.undo()
+    metrics = (await client.get("/metrics")).text
+    assert 'status="500"' in metrics
+    assert 'status="499"' not in metrics
 
 
 async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(

@@ -92,6 +92,23 @@ async def test_runs_wait_in_order_and_learn_their_place(serve, held):
         assert [stream[-1][0] for stream in streams] == ["answer"] * 3
 
 
+async def test_metrics_count_and_hold_no_text(serve):
+    files = {"secret-plan.md": "# Hidden title\n\nThe vault is in the hall.\n"}
+    async with serve(files=files) as client:
+        await client.ask("Where is the hall")
+        document = await client.document("Hidden title")
+        await client.get(f"{DEFAULT}/documents/{document}")
+        await client.get("/api/libraries/vault/documents")
+        await client.get("/api/hall/vault")
+        metrics = (await client.get("/metrics")).text
+        assert 'colligate_runs_total{state="done",strategy="auto"} 1.0' in metrics
+        route = "/api/libraries/{name}/documents/{document_id}"
+        assert f'method="GET",route="{route}",status="200"' in metrics
+        assert 'colligate_tokens_total{direction="input",role="reader"}' in metrics
+        for word in ("secret", "Hidden", "vault", "hall", document):
+            assert word not in metrics
+
+
 async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(serve, held):
     async with serve(held, RULES, runs=1, waiting=3) as client:
         start = client.server.runs.start

@@ -58,6 +58,7 @@ ALLOWED = [
     ("GET", "/api/jobs/x", "read write"),
     ("DELETE", "/api/jobs/x", "write"),
     ("DELETE", "/api/libraries/other", ""),
+    ("GET", "/metrics", ""),
     ("POST", "/api/libraries/%0A", "write"),
     ("PUT", "/%0A", "write"),
 ]
@@ -123,12 +124,12 @@ async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
     caplog.set_level(logging.INFO, "colligate.tokens")
     async with serve(tokens=tokens.path, token=OWNER) as client:
         await client.get(f"{DEFAULT}/documents?q=secret", headers=bearer(given["read"]))
-        await client.post("/api/libraries", headers=bearer(given["read"]))
+        await client.get("/metrics", headers=bearer(given["read"]))
         await client.get("/api/about", headers=bearer(OWNER))
     said = [each.getMessage() for each in caplog.records if each.name == "colligate.tokens"]
     assert said == [
         f"read-only GET '{DEFAULT}/documents' 200",
-        "read-only POST '/api/libraries' 403",
+        "read-only GET '/metrics' 403",
     ]
     assert not any(token in line for token in given.values() for line in said)
 

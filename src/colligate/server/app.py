@@ -99,7 +99,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, config=config, metrics=server.metrics)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import secrets
+import time
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from colligate.errors import UsageError
 from colligate.server.config import ServerConfig, is_loopback
 from colligate.server.errors import Forbidden, Refused, error_response
+from colligate.server.metrics import Metrics
 from colligate.server.tokens import CALLER, NamedToken, Right, TokenFile
 
 USES = logging.getLogger("colligate.tokens")
@@ -24,6 +26,7 @@ _OPEN = frozenset(
     "/ /index.html /healthz /favicon.ico /favicon.svg /api/docs /api/openapi.json".split()
 )
 _ASSETS = "/assets/"
+_HUNG_UP = 499  # the status that is counted for a client that did
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "Content-Security-Policy": (
@@ -48,6 +51,7 @@ _RIGHTS = tuple(
         ("DELETE|POST", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
+        (".*", "/metrics", {Right.ADMIN}),
         ("GET|HEAD", "/api/about|/api/libraries", _ANY),
         ("GET|HEAD", "/v1/models(/.*)?", _ANY),
         ("POST", "/mcp", {Right.READ, Right.ASK}),  # each tool needs its own
@@ -67,16 +71,17 @@ def needed_rights(method: str, path: str) -> frozenset[Right]:
 
 
 class Guard:
-    """ASGI middleware around all routes: it refuses, reports errors and adds headers.
+    """ASGI middleware around all routes: it refuses, reports errors, adds headers and counts.
 
     A server on loopback answers only to names of this machine and of allowed origins, so that a
     web page whose own name was made to point here (DNS rebinding) reads nothing. Requests that
     change something are refused to pages of other origins, with a token or without.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
+    def __init__(self, app: ASGIApp, config: ServerConfig, metrics: Metrics) -> None:
         self._app = app
         self._config = config
+        self._metrics = metrics
         self._token = None if config.token is None else config.token.encode()
         self._tokens = None if config.tokens is None else TokenFile(config.tokens)
         origins = {_parse(each).hostname for each in config.allow_origins}
@@ -87,12 +92,13 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":  # no path here speaks another protocol
             return await send({"type": "websocket.close", "code": 1008})
-        begun = False
+        status = None
+        began = time.perf_counter()
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal begun
+            nonlocal status
             if message["type"] == "http.response.start":
-                begun = True
+                status = message["status"]
                 self._finish_headers(scope, message)
             await send(message)
 
@@ -103,11 +109,12 @@ class Guard:
                 self._admit(scope)
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            if begun:  # the connection is closed instead
+            if status is not None:  # the connection is closed instead
                 raise
             await error_response(error, scope["path"])(scope, receive, send_with_headers)
         finally:
             CALLER.reset(before)
+            self._metrics.count_request(scope, status or _HUNG_UP, time.perf_counter() - began)
 
     def _finish_headers(self, scope: Scope, message: Message) -> None:
         """Add the security headers to a response; log it if a named token asked for it."""

@@ -32,6 +32,7 @@ from colligate.private import make_private_file, make_private_folder
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
+from colligate.server.metrics import Metrics
 from colligate.server.shapes import AskRequest
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
@@ -49,9 +50,10 @@ class Runs:
     the place of each.
     """
 
-    def __init__(self, libraries: Libraries, config: ServerConfig) -> None:
+    def __init__(self, libraries: Libraries, config: ServerConfig, metrics: Metrics) -> None:
         self._libraries = libraries
         self._config = config
+        self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
         self._places = asyncio.Semaphore(config.runs)
         self._closing = False
@@ -204,12 +206,15 @@ class Runs:
             for citation in shown["citations"]:  # no folder of the server is shown
                 citation["source"] = hide_folders(citation["source"])
             run.found, state, outcome = answer.found, "done", {"answer": shown}
+            self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:
             state, outcome = "cancelled", self._cancelled()
         except Exception as error:  # whatever a strategy of another package raises
             state, outcome = "failed", {"problem": problem_of(error)}
         if began is not None:
             run.seconds = round(time.perf_counter() - began, 3)
+            self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
+        self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
         holds_text: bool = await in_thread(run.holds, run.removed) if run.removed else False
         if holds_text:
@@ -231,8 +236,11 @@ class Runs:
         """Record an event with its place for each waiting run whose place has changed."""
         unfinished = self._unfinished()
         waiting = [run for run in unfinished if run.state == "queued"]
-        free = max(0, self._config.runs - (len(unfinished) - len(waiting)))
-        for place, run in enumerate(waiting[free:], start=1):
+        running = len(unfinished) - len(waiting)
+        waiting = waiting[max(0, self._config.runs - running) :]
+        self._metrics.running.set(running)
+        self._metrics.waiting.set(len(waiting))
+        for place, run in enumerate(waiting, start=1):
             if place != run.place:
                 run.place = place
                 with suppress(OSError):  # it cannot be recorded: the run itself will fail

@@ -1,4 +1,4 @@
-"""What a running server holds, opened and closed together: libraries, runs, uploads."""
+"""What a running server holds, opened and closed together: libraries, runs, uploads, metrics."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from colligate.server.auth import require
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import NotHere
 from colligate.server.libraries import Libraries
+from colligate.server.metrics import Metrics
 from colligate.server.runs import Runs
 from colligate.server.shapes import AskRequest, OnEvent
 from colligate.server.stream import EventStream
@@ -44,6 +45,7 @@ class ServerState:
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
+        self.metrics = Metrics()
         self._viewer = ParserPool(1)
         self._viewing = asyncio.Lock()
 
@@ -53,8 +55,8 @@ class ServerState:
         async with engine:
             library = await engine.open_library()
             self.libraries = Libraries(engine, library.path, self.config.libraries)
-            self.runs = Runs(self.libraries, self.config)
-            self.jobs = UploadJobs(self.libraries, self.config.jobs)
+            self.runs = Runs(self.libraries, self.config, self.metrics)
+            self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)
             try:
                 await self.runs.load()
                 for name in self.libraries.list_names():

@@ -29,6 +29,7 @@ from colligate.library.store import FILES_FOLDER
 from colligate.private import make_private_file, make_private_folder
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
+from colligate.server.metrics import Metrics
 from colligate.server.work import Work, WorkState, finish
 
 _log = logging.getLogger(__name__)
@@ -38,9 +39,10 @@ _KEPT = 200  # jobs that have ended
 class UploadJobs:
     """All uploads; those of one library are read one after another. At most `limit` are open."""
 
-    def __init__(self, libraries: Libraries, limit: int) -> None:
+    def __init__(self, libraries: Libraries, limit: int, metrics: Metrics) -> None:
         self._libraries = libraries
         self._limit = limit
+        self._metrics = metrics
         self._jobs: dict[str, UploadJob] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._storing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -134,6 +136,7 @@ class UploadJobs:
         except (ColligateError, OSError) as error:
             _log.warning("files of %s were not tidied: %s", job.library, error)
         finally:
+            self._metrics.jobs.labels(state).inc()
             job.update(state=state)
 
     async def _tidy(self, job: UploadJob) -> None:

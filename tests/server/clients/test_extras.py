@@ -56,6 +56,6 @@ def test_a_missing_path_is_reported_at_once(capsys, tmp_path):
 
 def test_the_mcp_command_needs_no_extra_but_its_own():
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-    hide = "import sys; sys.modules.update(fastapi=None, uvicorn=None)"
+    hide = "import sys; sys.modules.update(fastapi=None, prometheus_client=None, uvicorn=None)"
     code = f"{hide}; import colligate.server.mcp"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

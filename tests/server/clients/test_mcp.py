@@ -355,3 +355,5 @@ async def test_a_get_opens_no_stream_and_no_request_goes_without_the_token(serve
         assert response.status_code == 401
         response = await client.get("mcp")
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        metrics = (await client.get("metrics")).text
+    assert 'method="GET",route="/mcp",status="405"' in metrics

@@ -1,4 +1,4 @@
-"""What the server is: version, strategies, limits, health, and the API's reference."""
+"""What the server is: version, strategies, limits, health, metrics, and the API's reference."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from colligate.core.parameters import list_parameters
 from colligate.core.strategy import list_strategies, load_strategy, summarize
 from colligate.models.names import redact_name
 from colligate.server.config import DEFAULT_LIBRARY
+from colligate.server.metrics import CONTENT_TYPE
 from colligate.server.state import State
 
 router = APIRouter(tags=["about"])
@@ -65,6 +66,12 @@ async def describe_server(server: State) -> dict[str, Any]:
 async def check_health(server: State) -> dict[str, str]:
     """Return the version."""
     return {"status": "ok", "version": __version__}
+
+
+@router.get("/metrics", summary="Numbers for Prometheus")
+async def read_metrics(server: State) -> Response:
+    """Return counts and times, without text of questions or documents."""
+    return Response(server.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @router.get("/api/docs", include_in_schema=False)

@@ -94,6 +94,7 @@ async def upload_files(name: str, files: list[UploadFile], server: State) -> dic
     try:
         for file in files:
             await server.jobs.store(job, file.file, file.filename)
+            server.metrics.uploaded.inc(file.size or 0)
     except BaseException:
         await server.jobs.discard(job)
         raise
