@@ -80,7 +80,7 @@ async def test_the_boxes_of_a_turned_page_are_where_it_shows_them(serve):
         assert right - left > 0.15 > 0.03 > bottom - top
 
 
-async def test_a_scanned_page_is_drawn_without_boxes(serve, monkeypatch):
+async def test_words_of_a_scanned_page_are_boxed(serve, monkeypatch):
     try:
         find_language_data("eng")
     except MissingExtra as error:
@@ -89,6 +89,8 @@ async def test_a_scanned_page_is_drawn_without_boxes(serve, monkeypatch):
     async with serve(files={"yard.png": scanned([LINES], "PNG")}) as client:
         pages, start = await pages_of(client)
         range_ = f"start={start}&end={start + len(QUOTE)}"
-        assert (await client.get(f"{pages}/1/boxes?{range_}")).json() == []
+        first, second = (await client.get(f"{pages}/1/boxes?{range_}")).json()
+        assert first[:2] == pytest.approx([72 / 612, (720 - 16 - 640) / 792], abs=0.02)
+        assert first[3] < second[3] < 0.2
         drawn = await client.get(f"{pages}/1/picture?width=306")
         assert Image.open(io.BytesIO(drawn.content)).size == (306, 396)

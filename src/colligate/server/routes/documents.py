@@ -110,7 +110,8 @@ async def read_boxes(
     if start >= end:
         return []
     quote, share = document.text[start:end], (start - page.start) / (page.end - page.start)
-    find = partial(find_boxes, number=number, quote=quote, share=share)
+    languages = document.metadata.get("ocr", "")
+    find = partial(find_boxes, number=number, quote=quote, share=share, languages=languages)
     boxes: list[Box] = await server.view_file(name, document, find)
     return boxes
 

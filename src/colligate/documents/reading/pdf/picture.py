@@ -1,7 +1,7 @@
 """A page of a PDF as a reader of paper sees it: its picture, and where on it a quote is.
 
-No geometry is stored with a document: the quote is searched among the page's own characters. A
-picture is a PDF of its frames.
+No geometry is stored with a document: the quote is searched among the page's own characters, or
+among the words that OCR finds on it. A picture is a PDF of its frames.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import io
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,19 +47,47 @@ def draw_page(path: Path, number: int, width: int) -> bytes:
         return picture.getvalue()
 
 
-def find_boxes(path: Path, number: int, quote: str, share: float) -> list[Box]:
+def find_boxes(path: Path, number: int, quote: str, share: float, languages: str = "") -> list[Box]:
     """Return the boxes of a quote's lines on a page, from top to bottom as it is read.
 
     `share` says how far down the page's text the quote begins: of several places the nearest is
-    taken. What is not found has no box: a mark that the Markdown added, the words of a scan.
+    taken. What is not found, such as a mark that the Markdown added, has no box. A page without
+    text is read by OCR if there are `languages`.
     """
     with _open_page(path, number) as page:
         characters = page.get_textpage()
+        if languages and not characters.count_chars():
+            return _find_words(path, number, quote, share, languages)
         codes = [raw.FPDFText_GetUnicode(characters, at) for at in range(characters.count_chars())]
-        text = "".join(map(_to_character, codes))
-        searched = Document("page", "", text, flat_tree("page", len(text)))
-        places = _find_places(quote, searched, share)
+        places = _find_places(quote, _as_document("".join(map(_to_character, codes))), share)
         return [box for place in places for box in _measure(page, characters, place)]
+
+
+def _find_words(path: Path, number: int, quote: str, share: float, languages: str) -> list[Box]:
+    # Imported here: most pages have text of their own.
+    from colligate.documents.reading.pdf.reader import recognise
+
+    (page,) = recognise(as_pdf(path.read_bytes()), [number], languages)
+    words = [word for item in page.text_items for word in item.words]
+    ends = list(accumulate(len(word.text) + 1 for word in words))
+    whole = _as_document(" ".join(word.text for word in words))
+    inside = (
+        words[bisect_right(ends, place.start) : bisect_left(ends, place.end) + 1]
+        for place in _find_places(quote, whole, share)
+    )
+    across, down = page.width, page.height
+    return [
+        line
+        for found in inside
+        for line in _join_lines(
+            Box(w.x / across, w.y / down, (w.x + w.width) / across, (w.y + w.height) / down)
+            for w in found
+        )
+    ]
+
+
+def _as_document(text: str) -> Document:
+    return Document("page", "", text, flat_tree("page", len(text)))
 
 
 @contextmanager

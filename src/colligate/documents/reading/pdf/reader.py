@@ -219,7 +219,6 @@ def _make_parser(**options: Any) -> LiteParse:
 
 _OCR_BATCH = 5
 _OCR_SHARE = 0.9  # of the file's time
-_DOTS_PER_INCH = 200.0  # decision 35
 
 
 def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iterator[ParsedPage]:
@@ -232,18 +231,27 @@ def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iter
             left = _list_pages(numbers[at:])
             source.warn(f"left out, as OCR took longer than {seconds:.0f} s: {left}")
             return
-        parser = _make_parser(
-            ocr_enabled=True,
-            ocr_language=source.limits.ocr,
-            tessdata_path=str(find_language_data(source.limits.ocr)),
-            target_pages=",".join(map(str, numbers[at : at + _OCR_BATCH])),
-            dpi=_DOTS_PER_INCH,
-            num_workers=1,
-        )
         try:
-            yield from parser.parse(source.data).pages
+            yield from recognise(source.data, numbers[at : at + _OCR_BATCH], source.limits.ocr)
         except ParseError as error:
             raise _corrupt(source, str(error)) from error
+
+
+def recognise(data: bytes, numbers: Sequence[int], languages: str) -> list[ParsedPage]:
+    """Return pages of a PDF (from 1) by OCR, with a box for each word."""
+    parser = _make_parser(
+        ocr_enabled=True,
+        ocr_language=languages,
+        tessdata_path=str(find_language_data(languages)),
+        target_pages=",".join(map(str, numbers)),
+        dpi=_DOTS_PER_INCH,
+        num_workers=1,
+    )
+    pages: list[ParsedPage] = parser.parse(data).pages
+    return pages
+
+
+_DOTS_PER_INCH = 200.0  # decision 35
 
 
 def _check_text(source: SourceFile, pages: Sequence[PageLayout]) -> None:
