@@ -17,6 +17,7 @@ from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets.passages import (
     Passages,
     check_documents,
+    find_passages,
     load_documents,
     name_files,
 )
@@ -119,7 +120,7 @@ class CorpusResolver:
         """Tell whether the corpus is a folder of whole documents in files."""
         if dataset.corpus is None:
             return False
-        return require_path(self.data, dataset.corpus).is_dir()
+        return find_passages(require_path(self.data, dataset.corpus)).is_dir()
 
     async def _read_passages(self, dataset: Dataset, question: Question) -> Passages | None:
         """Return the file of the texts that a question leaves out; None if it leaves out none."""
@@ -133,7 +134,7 @@ class CorpusResolver:
 
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """Return the corpus of a data set, indexed."""
-        path = require_path(self.data, str(dataset.corpus))
+        path = find_passages(require_path(self.data, str(dataset.corpus)))
         async with self._opening:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder

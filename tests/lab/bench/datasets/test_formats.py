@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import FaultyRecord, UsageError
+from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import FORMATS, find_format, read_questions
 from colligate.lab.bench.question import Question
 
@@ -45,7 +45,7 @@ def test_the_format_is_told_from_the_first_record(tmp_path: Path, name: str) -> 
 
 
 def test_every_format_has_a_record_here() -> None:
-    assert set(FORMATS) == set(FIRST_RECORDS)
+    assert set(FORMATS) == {*FIRST_RECORDS, "beir"}
 
 
 @pytest.mark.parametrize("name", FIRST_RECORDS)
@@ -181,6 +181,36 @@ def test_loong_finds_its_documents_below_the_folder_beside_it(tmp_path: Path) ->
     assert ids == ["financial/2024-A [x] CO-j.txt", "financial/None of them"]
     chain = one(tmp_path, FIRST_RECORDS["loong"], type="financial", level=4, doc=["2019-f10k"])
     assert [document.id for document in chain.documents] == ["financial/2019-f10k.txt"]
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    (tmp_path / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "What is it?", "metadata": {}}\n{"_id": "2", "text": "Not judged?"}\n'
+    )
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n1\td2\t2\n1\td1\t0\n1\td3\t1\n"
+    )
+    return tmp_path
+
+
+def test_beir(beir: Path) -> None:
+    assert find_format(beir).name == "beir"
+    (question,) = read_questions(beir)
+    assert (question.id, question.text) == ("1", "What is it?")
+    assert question.gold == ("d2", "d3")
+    assert question.meta["qrels"] == {"d2": 2, "d1": 0, "d3": 1}
+
+
+def test_a_wrong_judgement_of_beir(beir: Path) -> None:
+    path = beir / "qrels" / "test.tsv"
+    path.write_text("query-id\tcorpus-id\tscore\n1\td2\n")
+    with pytest.raises(FaultyRecord, match=r"line 2 of .*test\.tsv"):
+        list(read_questions(beir))
+    path.unlink()
+    with pytest.raises(MissingPath, match="qrels"):
+        list(read_questions(beir))
 
 
 def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:

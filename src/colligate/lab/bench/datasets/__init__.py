@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from colligate.errors import FaultyRecord, UsageError
+from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import own
-from colligate.lab.bench.datasets.published import PUBLISHED
+from colligate.lab.bench.datasets.published import BEIR, PUBLISHED, QUERIES_FILE
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
     RecordModel,
@@ -27,7 +27,7 @@ FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED,
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
-    """Return the questions of a file, each with an id of its own.
+    """Return the questions of a file or a folder, each with an id of its own.
 
     Raises:
         UsageError: the format is unknown, or none fits the first record.
@@ -44,6 +44,10 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
         if format not in formats:
             raise UsageError(f"unknown format {format!r}", "", _choices())
         return formats[format]
+    if path.is_dir():
+        if (path / QUERIES_FILE).is_file():
+            return BEIR
+        raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
     if path.suffix.lower() in own.TABLES:
         return own.OWN
     first = next(load_records(path), None)

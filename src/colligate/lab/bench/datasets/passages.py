@@ -40,6 +40,7 @@ from colligate.lab.bench.datasets.records import (
 )
 from colligate.lab.bench.question import Question
 
+CORPUS_FILE = "corpus.jsonl"  # of a BEIR folder
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 _FIRST = 5  # documents that the language of a file of passages is detected from
 _BETWEEN_PAGES = "\n\n"
@@ -57,8 +58,14 @@ class Passages:
 
     @classmethod
     def read(cls, path: Path) -> Passages:
-        """Read a file. Blocks."""
+        """Read a file or the folder of a BEIR data set. Blocks."""
+        path = find_passages(path)
         return cls(path, dict(group_entries(path)))
+
+
+def find_passages(path: Path) -> Path:
+    """Return the file of passages of a BEIR folder; any other path stays."""
+    return path / CORPUS_FILE if (path / CORPUS_FILE).is_file() else path
 
 
 def load_documents(question: Question, passages: Passages | None = None) -> list[Document]:
@@ -98,6 +105,7 @@ def iterate_documents(
     The language of a file's entries is that of its first ones. A file of a folder that cannot be
     read is passed to `report`; without `report` its error is raised.
     """
+    path = find_passages(path)
     if not path.is_dir():
         groups = group_entries(path)
         first = list(islice(groups, _FIRST))

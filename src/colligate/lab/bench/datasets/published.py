@@ -5,6 +5,7 @@ A form is a model of its records, and how a record becomes a question.
 
 from __future__ import annotations
 
+import csv
 import glob
 import json
 import re
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.passages import strip_page
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
@@ -27,6 +29,7 @@ from colligate.lab.bench.datasets.records import (
     make_id,
     parse_questions,
     parse_records,
+    record_error,
     unique,
     validate,
 )
@@ -90,7 +93,7 @@ def _plain_question(record: _Plain) -> Question:
     if meta.gold_position is not None and not 0 <= meta.gold_position < len(documents):
         raise ValueError(f"meta.gold_position {meta.gold_position} is not among its documents")
     there = {document.id for document in documents}
-    # Gold may be named by page where whole documents are read, as FinanceBench's are.
+    # Gold may be named by page where whole documents are read (FinanceBench).
     gold = unique(
         strip_page(id_) if id_ not in there and strip_page(id_) in there else id_
         for id_ in record.gold_document_ids
@@ -357,6 +360,39 @@ def _eli5_question(record: _Eli5) -> Question:
     )
 
 
+# FinanceBench: questions over a company's filing, with the pages (from 0) that answer them.
+
+
+class _Evidence(RecordModel):
+    evidence_text: str
+    doc_name: str = Field("", validation_alias=AliasChoices("doc_name", "evidence_doc_name"))
+    evidence_page_num: int | None = None
+
+
+class _Finance(RecordModel):
+    financebench_id: str
+    question: str
+    answer: str
+    doc_name: str
+    evidence: list[_Evidence]
+
+
+def _finance_question(record: _Finance) -> Question:
+    """Return the question; a document's id is the name of its filing, a PDF of the corpus."""
+    evidence = [(each.doc_name or record.doc_name, each) for each in record.evidence]
+    pages = [each.evidence_page_num for each in record.evidence]
+    return Question(
+        record.financebench_id,
+        record.question,
+        answers=(record.answer,),
+        documents=make_candidates([(record.doc_name, record.doc_name, "")]),
+        gold=unique(name for name, _ in evidence),
+        gold_texts=tuple((name, each.evidence_text) for name, each in evidence),
+        task=QuestionTask.JUDGED,
+        meta={**record.rest, "doc_name": record.doc_name, "evidence_pages": pages},
+    )
+
+
 # Loong: questions over several long documents, all of which matter, asked in the words of their
 # prompts. The documents are `doc/TYPE/NAME` beside the file; the judgments of type "legal" lie in
 # one JSON file there and are not looked up. `meta` has what the judges want.
@@ -411,6 +447,56 @@ def _make_wording(template: str, instruction: str, question: str) -> str:
     return text.replace("{question}", question).replace("{instruction}", instruction).strip()
 
 
+# BEIR: a folder of `queries.jsonl`, `qrels/test.tsv` (or `dev`, `train`) and the corpus. It has no
+# answers: retrieval is measured.
+
+
+QUERIES_FILE = "queries.jsonl"
+_JUDGEMENTS = "qrels"
+_SPLITS = ("test", "dev", "train")
+
+
+class _BeirQuery(RecordModel):
+    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    text: str
+
+
+def _read_beir(path: Path) -> Iterator[Question]:
+    """Yield the queries that have a judged document; `meta["qrels"]` keeps the grades."""
+    judged = _read_judgements(path)
+
+    def make(query: _BeirQuery) -> Question:
+        grades = judged.get(query.id, {})
+        gold = tuple(document for document, grade in grades.items() if grade > 0)
+        return Question(query.id, query.text, gold=gold, meta={**query.rest, "qrels": grades})
+
+    return (found for found in parse_questions(path / QUERIES_FILE, _BeirQuery, make) if found.gold)
+
+
+def _read_judgements(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the grade of each judged document by query."""
+    paths = [folder / _JUDGEMENTS / f"{split}.tsv" for split in _SPLITS]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise MissingPath(f"cannot read {folder}", "it has no qrels/test.tsv", "check the folder")
+    judged: dict[str, dict[str, int]] = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for row in rows:
+            if rows.line_num == 1 and row[-1:] == ["score"]:
+                continue
+            try:
+                query, document, grade = row
+                judged.setdefault(query, {})[document] = int(grade)
+            except ValueError:
+                reason = "expected a query, a document and a whole number, between tabs"
+                raise record_error(path, f"line {rows.line_num}", reason) from None
+    return judged
+
+
+BEIR = DatasetFormat("beir", _read_beir)
+
+
 def _form(name: str, model: type[M], make: Callable[[M], Question], fields: str) -> DatasetFormat:
     return make_format(name, model, make, has_fields(*fields.split()))
 
@@ -432,6 +518,8 @@ PUBLISHED = (
     _form("eli5", _Eli5, _eli5_question, "question claims"),
     make_format("qampari", _Qampari, _qampari_question, _is_qampari),
     DatasetFormat("loong", _read_loong, has_fields("prompt_template", "doc")),
+    _form("financebench", _Finance, _finance_question, "financebench_id"),
     _form("flashrag", _Flashrag, _flashrag_question, "question golden_answers"),
+    BEIR,
 )
 """In the order in which a file's first record is tried on them."""

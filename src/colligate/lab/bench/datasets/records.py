@@ -56,8 +56,7 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
     the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
     """
     if not path.is_file():
-        why = "it is a folder" if path.is_dir() else "the file does not exist"
-        raise MissingPath(f"cannot read {path}", why, "check the path")
+        raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     place = "line 1"

@@ -170,7 +170,7 @@ def retrieval_measures(question: Question, outcome: Outcome) -> Measures | None:
         return None
     measures: dict[str, float] = {}
     if question.gold:
-        grades = question.meta.get("qrels") or dict.fromkeys(question.gold, 1)
+        grades = question.meta.get("qrels") or dict.fromkeys(question.gold, 1)  # BEIR's
         measures.update(retrieval_scores(collect_documents(outcome.retrieved), grades))
     if answers := verbatim_answers(question):
         texts = [piece.text for piece in outcome.retrieved]
