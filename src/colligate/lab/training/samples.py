@@ -222,7 +222,7 @@ class Card:
         environment.filters["cell"] = _format_cell
         template = resources.files(__package__).joinpath("templates", "card.md.j2")
         made_with = {what: each for what, each in self.made_with.items() if what != PROMPTS}
-        empty = ("", None, [], ())
+        empty: tuple[Any, ...] = ("", None, [], ())
         text = environment.from_string(template.read_text("utf-8")).render(
             card=self,
             files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
