@@ -38,8 +38,8 @@ def drawn(made: Article) -> list[str]:
     ("text", "lines"),
     [
         pytest.param(
-            "# Lighthouse\n\nlead\n\n## A\n\none\n\n### I\n\ntwo\n\n#### 1\n\n"
-            "three\n\n### II\n\nfour\n\n## B\n\nfive",
+            "# Lighthouse\n\nlead\n\n## A\n\none\n\n### I\n\ntwo\n\n#### 1\n\nthree\n\n"
+            "### II\n\nfour\n\n## B\n\nfive",
             [
                 "abstract: abstract",
                 "  - lead",

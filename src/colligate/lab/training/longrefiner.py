@@ -171,7 +171,7 @@ async def _select(
     article = await structurer.structure(await run.document(document), run)
     if not has_parts(article):
         return CuratedItem.without(WITHOUT_PARTS)
-    messages = selection_messages(question.text, article, most_tokens=settings.outline_tokens)
+    messages = selection_messages(question.text, article)
     reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TEACHER_TOKENS)
     return selection_sample(question, article, messages, reply)
 
@@ -205,13 +205,12 @@ class CurationSettings:
     documents: int = 8  # as the strategy
     mode: SearchMode = LongRefiner.mode
     structuring: Structuring = Structuring.HEADINGS  # the teacher writes no structure by default
-    outline_tokens: int = LongRefiner.outline_tokens
 
     name: ClassVar[str] = LongRefiner.name
 
     def __post_init__(self) -> None:
         require_min(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
-        require_min(self, documents=1, outline_tokens=1)
+        require_min(self, documents=1)
         if self.recovered > 1:
             why = "expected a share of the text"
             raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")

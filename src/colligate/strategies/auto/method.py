@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -226,14 +226,14 @@ class Auto:
                 )
                 count = most
             return PerDocument(documents=count, mode=self.mode)
-        made: dict[str, Strategy] = {
-            "decompose": Decompose(mode=self.mode, form=self.form),
-            "dualrag": DualRAG(mode=self.mode, form=self.form),
-            "rdr2": RDR2(mode=self.mode, form=self.form),
-            "longrefiner": LongRefiner(no_global=True, mode=self.mode, form=self.form),
-            "duquad": DuQUAD(mode=self.mode, form=self.form),
+        made: dict[str, Callable[..., Strategy]] = {
+            "decompose": Decompose,
+            "dualrag": DualRAG,
+            "rdr2": RDR2,
+            "longrefiner": partial(LongRefiner, no_global=True),
+            "duquad": DuQUAD,
         }
-        return made[step]
+        return made[step](mode=self.mode, form=self.form)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
@@ -177,12 +178,15 @@ class DuQUAD:
     ) -> list[Viewed]:
         """Let both agents read in parallel: all documents in their order, and the m best."""
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
+        room = Room(self.reply_tokens)
         if not self.no_global:
-            fit = await self._fit(question, "global", ranked, run)
+            prompt = partial(self._messages, question, "global")
+            fit = await fit_window(ranked, prompt, run, room)
             agents.append(("global", sorted(fit, key=lambda numbered: numbered[0])))
         if not self.no_local:
+            prompt = partial(self._messages, question, "local")
             local = ranked[: self.local_documents]
-            agents.append(("local", await self._fit(question, "local", local, run)))
+            agents.append(("local", await fit_window(local, prompt, run, room)))
         views = await gather(self._read_view(question, *each, run) for each in agents)
         return [view for view in views if view is not None]
 
@@ -212,17 +216,6 @@ class DuQUAD:
         self, question: str, agent: Agent, shown: Sequence[NumberedDocument]
     ) -> list[Message]:
         return view_messages(question, shown, self.important, self.templates.get(agent))
-
-    async def _fit(
-        self, question: str, agent: Agent, ranked: Sequence[NumberedDocument], run: Run
-    ) -> list[NumberedDocument]:
-        """Return the first documents whose prompt fits the reader's window."""
-        return await fit_window(
-            ranked,
-            lambda shown: self._messages(question, agent, shown),
-            run,
-            Room(self.reply_tokens),
-        )
 
     def _unite(
         self, ranked: Sequence[NumberedDocument], views: Sequence[Viewed], run: Run

@@ -69,7 +69,6 @@ class LongRefiner:
         least_words: paragraphs with fewer words are joined
         most_words: paragraphs with more words are cut
         structuring_tokens: most tokens of text that are structured in one call
-        outline_tokens: most tokens of title, abstract and headings when titles are chosen
         scope_adapter: LoRA adapter that judges how much of a document is needed
         structuring_adapter: LoRA adapter that structures documents
         selection_adapter: LoRA adapter that chooses titles
@@ -95,7 +94,6 @@ class LongRefiner:
     least_words: int = 100  # the code
     most_words: int = MOST_WORDS  # the paper: no limit
     structuring_tokens: int = 22_000  # section 4.1: a window of 25,000
-    outline_tokens: int = 1500
     scope_adapter: str | None = None
     structuring_adapter: str | None = None
     selection_adapter: str | None = None
@@ -109,7 +107,7 @@ class LongRefiner:
     def __post_init__(self) -> None:
         apply_prompts(self, _PROMPTS)
         require_min(self, budget=0, least_words=1, most_words=self.least_words)
-        require_min(self, structuring_tokens=1, outline_tokens=1, documents=1)
+        require_min(self, structuring_tokens=1, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
@@ -219,9 +217,7 @@ class LongRefiner:
         async def choose(article: Article) -> tuple[int, ...]:
             if self.no_global or not has_parts(article):
                 return ()
-            messages = selection_messages(
-                question, article, most_tokens=self.outline_tokens, template=template
-            )
+            messages = selection_messages(question, article, template)
             reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return parse_titles(reply.text, article)
 

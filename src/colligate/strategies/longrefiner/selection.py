@@ -46,16 +46,15 @@ _STRING = re.compile(  # in single quotes, one that no comma or bracket follows 
 _SIMILAR = 90.0  # of 100: a title copied with a slip
 
 
+_OUTLINE_TOKENS, _ABSTRACT_TOKENS = 1000, 500  # of one document in the prompt
+
+
 def selection_messages(
-    question: str,
-    article: Article,
-    *,
-    most_tokens: int = 1500,
-    template: PromptTemplate | None = None,
+    question: str, article: Article, template: PromptTemplate | None = None
 ) -> list[Message]:
-    """Return the prompt, one user turn: outline, and a third of `most_tokens` of the abstract."""
-    shown = render_outline(article, most_tokens=most_tokens * 2 // 3)
-    abstract = _render_abstract(article, most_tokens // 3)
+    """Return the prompt, one user turn: the abstract and the outline, or as much as fits."""
+    shown = render_outline(article)
+    abstract = _render_abstract(article, _ABSTRACT_TOKENS)
     if template is not None:
         return template.fill(question=question.strip(), abstract=abstract, outline=shown)
     content = (
@@ -65,7 +64,7 @@ def selection_messages(
     return [Message("user", content)]
 
 
-def render_outline(article: Article, *, most_tokens: int | None = None) -> str:
+def render_outline(article: Article, *, most_tokens: int = _OUTLINE_TOKENS) -> str:
     """Return `Title:`, then `Section1:`, `Subsection1:` ..., a line each; subsections count anew.
 
     If it has more than `most_tokens`, sub-sections are left out from the end, then sections.
@@ -79,13 +78,12 @@ def render_outline(article: Article, *, most_tokens: int | None = None) -> str:
         elif node.level == 2:
             subsections += 1
             lines.append((2, f"Subsection{subsections}: {_one_line(node.title)}"))
-    if most_tokens is not None:
-        used = sum(estimate_tokens(line) + 1 for _, line in lines)
-        for level in (2, 1):
-            for i in reversed(range(len(lines))):
-                if used > most_tokens and lines[i][0] == level:
-                    used -= estimate_tokens(lines[i][1]) + 1
-                    del lines[i]
+    used = sum(estimate_tokens(line) + 1 for _, line in lines)
+    for level in (2, 1):
+        for i in reversed(range(len(lines))):
+            if used > most_tokens and lines[i][0] == level:
+                used -= estimate_tokens(lines[i][1]) + 1
+                del lines[i]
     return "\n".join(line for _, line in lines)
 
 
