@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from colligate.core.answer import Form, Place, Stated
+from colligate.core.answer import Place, Stated
 from colligate.core.events import Noted
 from colligate.core.prompts import render_passages
 from colligate.core.run import Shown, Task
@@ -16,7 +16,7 @@ from colligate.models import Message, Usage
 from colligate.readers.checks import ModelCheck
 from colligate.readers.quoting import QuotedReply, QuotingReader
 from support.documents import make
-from support.runs import LEASE
+from support.runs import LEASE, events
 
 QUESTION = "How much is the rent?"
 QUOTE = "900 euros a month"
@@ -66,50 +66,46 @@ def test_the_quotes_are_decoded_before_the_sentence_and_the_verdict_last():
 
 @pytest.fixture
 async def asked(make_run, documents):
-    """`asked(*replies)`: the answer of a reader that says these, its calls, and what is noted."""
+    """`asked(*replies)`: the answer of a reader that says these, its run, and its calls."""
     async with InMemorySources(documents) as sources:
         lease = documents[0]
         shown = [Shown(lease.passage(Span(lease.id, 0, len(lease.text))), 1.0, "whole")]
 
-        async def ask(*replies, known=(), paid=False, form=Form.SHORT, **options):
+        async def ask(*replies, known=(), paid=False, check=None, notes="", **options):
             run, model = make_run(sources, replies, **options)
+            run.check = check
             if paid:  # an earlier step has asked the model
                 run.meter.chat("reader", "scripted", Usage(9, 9), seconds=0.1)
-            answer = await run.read(QUESTION, shown, known=known, form=form)
-            noted = [event.text for _, event in run.trace.events if isinstance(event, Noted)]
-            return answer, model.calls, noted
+            answer = await run.read(QUESTION, shown, known=known, notes=notes)
+            return answer, run, model.calls
 
         yield ask
 
 
 async def test_an_answer_has_its_quote_and_the_evidence_that_was_shown(asked):
-    answer, calls, _ = await asked(said())
+    answer, _, calls = await asked(said())
     assert (answer.found, answer.short, len(calls)) == (True, "900 euros", 1)
     assert answer.text == "The rent is 900 euros a month. [1]"
     assert [each.reason for each in answer.evidence] == ["whole"]
 
 
-async def test_an_answer_and_its_check_are_two_calls(make_run, documents):
+async def test_an_answer_and_its_check_are_two_calls(asked):
     verdicts = [{"number": n, "reason": "", "verdict": "supports"} for n in (1, 2)]
     replies = [said(short="A moderate sum"), json.dumps({"judgements": verdicts})]
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, replies)
-        run.check = ModelCheck()
-        shown = [Shown(documents[0].passage(Span("lease", 0, len(LEASE))))]
-        answer = await run.read(QUESTION, shown)
+    answer, _, calls = await asked(*replies, check=ModelCheck())
     assert answer.short == "A moderate sum"
-    assert len(model.calls) == 2
-    assert "Statement 2: A moderate sum" in model.calls[1].prompt
+    assert len(calls) == 2
+    assert "Statement 2: A moderate sum" in calls[1].prompt
 
 
 @pytest.mark.parametrize("quote", ["", "950 euros a week"])
 async def test_a_reader_of_which_no_quote_is_located_is_asked_once_more(asked, quote):
     first = said(quote)
-    answer, calls, noted = await asked(first, said())
+    answer, run, calls = await asked(first, said())
     assert answer.found
     assert calls[1].messages[-2] == Message("assistant", first)
     assert calls[1].schema["properties"]["statements"]["minItems"] == 1
-    assert any("asking again" in each for each in noted)
+    assert any("asking again" in each.text for each in events(run, Noted))
 
 
 async def test_a_reply_that_was_cut_keeps_its_complete_statements(asked):
@@ -152,24 +148,18 @@ async def test_a_passage_longer_than_the_window_is_cut_and_said(make_run):
     assert answer.evidence[0].span.end < len(long)
 
 
-async def test_notes_that_leave_no_room_are_left_out_and_said(make_run, documents):
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [said()], context_tokens=4000)
-        lease = documents[0]
-        shown = [Shown(lease.passage(Span(lease.id, 0, len(lease.text))))]
-        answer = await run.read(QUESTION, shown, notes="<log>\n" + "word " * 9000 + "\n</log>")
+async def test_notes_that_leave_no_room_are_left_out_and_said(asked):
+    notes = "<log>\n" + "word " * 9000 + "\n</log>"
+    answer, run, calls = await asked(said(), notes=notes, context_tokens=4000)
     assert answer.found
-    assert "<log>" not in model.calls[0].prompt
+    assert "<log>" not in calls[0].prompt
     assert any("notes leave no room" in each for each in run.warnings)
 
 
 @pytest.mark.parametrize("limits", [{"context_tokens": 3000}, {"max_tokens": 3000}])
-async def test_a_reply_leaves_two_thirds_of_a_small_window_or_budget(make_run, documents, limits):
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [said()], **limits)
-        lease = documents[0]
-        shown = [Shown(lease.passage(Span(lease.id, 0, len(lease.text))))]
-        answer = await run.read(QUESTION, shown, notes="<log>\n" + "word " * 900 + "\n</log>")
+async def test_a_reply_leaves_two_thirds_of_a_small_window_or_budget(asked, limits):
+    notes = "<log>\n" + "word " * 900 + "\n</log>"
+    answer, run, calls = await asked(said(), notes=notes, **limits)
     assert answer.found
-    assert "<log>" in model.calls[0].prompt
+    assert "<log>" in calls[0].prompt
     assert run.warnings == ()

@@ -32,18 +32,9 @@ class Scoring:
 
     meter: Meter
     tokens: TokenBudget
-
-    def model(self, role: Role) -> ChatModel:
-        """Return the model of a role."""
-        raise NotImplementedError
-
-    def emit(self, event: Event) -> None:
-        """Record an event in the trace."""
-        raise NotImplementedError
-
-    def warn(self, text: str) -> None:
-        """Record a warning for the person who asks."""
-        raise NotImplementedError
+    model: Callable[[Role], ChatModel]
+    emit: Callable[[Event], None]
+    warn: Callable[[str], None]
 
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER

@@ -207,7 +207,7 @@ async def test_a_block_longer_than_the_window_is_shown_from_its_beginning(make_r
     assert "==Rides==" in model.calls[0].prompt
     assert "ride 3 | 3 metres" in model.calls[0].prompt
     assert "…\n</document>" in model.calls[0].prompt
-    assert routing.found
+    assert routing.answers
 
 
 # Ablations
