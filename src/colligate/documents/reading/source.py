@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -159,10 +160,10 @@ def _find_top_heading(tree: Tree) -> str | None:
 _MONTHS = "january february march april may june july august september october november december"
 _MONTH = {name[:3]: number for number, name in enumerate(_MONTHS.split(), 1)}
 _NAMED = rf"(?:{'|'.join(_MONTHS.split())}|{'|'.join(_MONTH)})\.?"
+_DAY = r"(\d\d?)(?:st|nd|rd|th)?"
 _DATE = re.compile(
-    r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)(?:-(?P<d>\d\d))?(?!\d)"
-    rf"|\b(?:(?P<d1>\d\d?)(?:st|nd|rd|th)?\s+)?(?P<m1>{_NAMED}),?\s+(?P<y1>(?:19|20)\d\d)\b"
-    rf"|\b(?P<m2>{_NAMED})\s+(?P<d2>\d\d?)(?:st|nd|rd|th)?,?\s+(?P<y2>(?:19|20)\d\d)\b",
+    r"\b(?P<iso>(?:19|20)\d\d-\d\d(?:-\d\d)?)(?!\d)"
+    rf"|\b(?:{_DAY}\s+)?(?P<month>{_NAMED})(?:\s+{_DAY})?,?\s+(?P<year>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
 _TITLE_LINES = 12
@@ -183,17 +184,12 @@ def parse_date(text: str) -> str:
     if re.fullmatch(r"\s*(19|20)\d\d\s*", text):
         return text.strip()
     for found in _DATE.finditer(text):
-        year, month, day = (
-            next((found[name] for name in names if found[name]), "")
-            for names in (("y", "y1", "y2"), ("m", "m1", "m2"), ("d", "d1", "d2"))
-        )
-        parts = [int(year), int(month) if month.isdigit() else _MONTH[month[:3].lower()]]
-        parts += [int(day)] if day else []
-        try:
-            date(parts[0], parts[1], int(day or 1))
-        except ValueError:
-            continue
-        return "-".join(f"{part:02}" for part in parts)
+        stated = found["iso"] or f"{found['year']}-{_MONTH[found['month'][:3].lower()]:02}"
+        if day := found[4] or found[2]:
+            stated += f"-{int(day):02}"
+        with suppress(ValueError):  # there is no such day
+            date.fromisoformat(stated if len(stated) > 7 else f"{stated}-01")
+            return stated
     return ""
 
 
