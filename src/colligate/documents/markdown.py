@@ -99,6 +99,12 @@ def format_table(rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
     return "\n".join(lines)
 
 
+def format_code(code: str) -> str:
+    """Return code between fences that are longer than any in it."""
+    longest = max(map(len, re.findall("`{3,}", code)), default=2)
+    return f"{'`' * (longest + 1)}\n{code}\n{'`' * (longest + 1)}"
+
+
 INTRODUCTION = "Introduction"
 _CONTENT = {
     "paragraph_open": Kind.PARAGRAPH,

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading.formats import FILE_FORMATS, TEXT, known_format
-from colligate.documents.reading.limits import Limits
+from colligate.documents.reading.source import Limits
 from colligate.errors import ReadingError, TooLarge, UsageError
 from colligate.private import make_private_folder
 

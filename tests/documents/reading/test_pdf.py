@@ -106,31 +106,25 @@ def _escape(text: str) -> str:
 def _add_outline(
     objects: dict[int, bytes], root: int, first_page: int, outline: Sequence[tuple[str, int, int]]
 ) -> None:
-    parents = []
-    open_: list[tuple[int, int]] = [(0, root)]
-    for n, (_, level, _) in enumerate(outline, start=1):
+    facts = {root: "/Type /Outlines"}
+    kids: dict[int, list[int]] = {root: []}
+    open_ = [(0, root)]
+    for number, (title, level, page) in enumerate(outline, start=root + 1):
         while open_[-1][0] >= level:
             open_.pop()
-        parents.append(open_[-1][1])
-        open_.append((level, root + n))
-    children: dict[int, list[int]] = {}
-    for n, parent in enumerate(parents, start=1):
-        children.setdefault(parent, []).append(root + n)
-
-    def links(number: int) -> str:
-        kids = children.get(number, [])
-        return f" /First {kids[0]} 0 R /Last {kids[-1]} 0 R /Count {len(kids)}" if kids else ""
-
-    objects[root] = f"<< /Type /Outlines{links(root)} >>".encode()
-    for n, ((title, _, page), parent) in enumerate(zip(outline, parents, strict=True), start=1):
-        number, siblings = root + n, children[parent]
-        at = siblings.index(number)
-        around = f" /Prev {siblings[at - 1]} 0 R" if at else ""
-        around += f" /Next {siblings[at + 1]} 0 R" if at + 1 < len(siblings) else ""
-        objects[number] = (
-            f"<< /Title ({_escape(title)}) /Parent {parent} 0 R{around}{links(number)}"
-            f" /Dest [{first_page + 2 * page} 0 R /XYZ 0 792 0] >>"
-        ).encode()
+        parent = open_[-1][1]
+        open_.append((level, number))
+        facts[number] = f"/Title ({_escape(title)}) /Parent {parent} 0 R"
+        facts[number] += f" /Dest [{first_page + 2 * page} 0 R /XYZ 0 792 0]"
+        kids[parent].append(number)
+        kids[number] = []
+    for found in filter(None, kids.values()):
+        for one, other in pairwise(found):
+            facts[one] += f" /Next {other} 0 R"
+            facts[other] += f" /Prev {one} 0 R"
+    for number, found in kids.items():
+        ends = f" /First {found[0]} 0 R /Last {found[-1]} 0 R /Count {len(found)}" if found else ""
+        objects[number] = f"<< {facts[number]}{ends} >>".encode()
 
 
 def read(data: bytes, name: str = "report.pdf", *, use_outline: bool = True) -> Document:

@@ -18,8 +18,7 @@ from colligate.documents.document import Document
 from colligate.documents.languages import detect_language
 from colligate.documents.reading.discovery import FoundFiles, find_files
 from colligate.documents.reading.formats import detect_format
-from colligate.documents.reading.limits import Limits
-from colligate.documents.reading.source import SourceFile, document_id, load, make_document
+from colligate.documents.reading.source import Limits, SourceFile, document_id, load, make_document
 from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import (
     ColligateError,

@@ -56,7 +56,7 @@ DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.docume
 PPTX = FileFormat(
     f"{_HERE}.office:read_pptx", _OOXML + "presentationml.presentation", Container.ZIP
 )
-XLSX = FileFormat(f"{_HERE}.workbooks:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
+XLSX = FileFormat(f"{_HERE}.office:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(f"{_HERE}.markup:read_epub", "application/epub+zip", Container.ZIP)
 ODT = _legacy(_ODF + "text", Container.ZIP)
 ODS = _legacy(_ODF + "spreadsheet", Container.ZIP)

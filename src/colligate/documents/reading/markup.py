@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from colligate.documents.document import SHEETS, Document, clean_text
-from colligate.documents.markdown import markdown_tree
+from colligate.documents.markdown import format_code, markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import Container
 from colligate.documents.reading.html import parse_html
@@ -56,21 +56,16 @@ def read_notebook(source: SourceFile) -> Document:
 
 def _write_cell(cell: Mapping[str, Any]) -> Iterator[str]:
     written = _join(cell["source"]).strip("\n")
-    yield _fence(written) if cell["cell_type"] == "code" and written else written
+    yield format_code(written) if cell["cell_type"] == "code" and written else written
     for output in cell.get("outputs", ()):
         data = output.get("data", {})
         shown = output.get("text", data.get("text/markdown", data.get("text/plain", "")))
         if text := _join(shown).strip("\n"):
-            yield text if "text/markdown" in data else _fence(text)
+            yield text if "text/markdown" in data else format_code(text)
 
 
 def _join(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
-
-
-def _fence(code: str) -> str:
-    longest = max(map(len, re.findall("`{3,}", code)), default=2)
-    return f"{'`' * (longest + 1)}\n{code}\n{'`' * (longest + 1)}"
 
 
 # DOC, XLS, PPT, MSG, RTF, ODT, ODS

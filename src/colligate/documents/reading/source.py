@@ -1,4 +1,4 @@
-"""One loaded file as its reader gets it, and the document that comes of it."""
+"""One file within its limits, loaded as its reader gets it, and the document that comes of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -17,7 +18,6 @@ from colligate.documents.document import SHEETS, Document, Page, clean_text, dig
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
-from colligate.documents.reading.limits import Limits
 from colligate.documents.tree import Tree, shorten_title
 from colligate.errors import (
     ColligateError,
@@ -31,6 +31,37 @@ from colligate.errors import (
 )
 
 E = TypeVar("E", bound=ReadingError)
+_MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one file; sizes in bytes.
+
+    `text_bytes` bounds files read as text, `file_bytes` any file. In zip-based formats,
+    `unpacked_bytes` bounds the unpacked size of all members, `ratio` the same in sizes of the
+    archive itself (up to a mebibyte is always accepted), `members` their number. A document of
+    more than `sections` sections keeps them only if they have text. With `ocr`, Tesseract's names
+    of languages ("eng+deu"), scanned pages and pictures are read, which may take ten times as long;
+    so may a `pdf` of "docling", which reads PDFs in the place of liteparse.
+    """
+
+    file_bytes: int = 512 * _MEBIBYTE
+    text_bytes: int = 64 * _MEBIBYTE
+    unpacked_bytes: int = 512 * _MEBIBYTE
+    ratio: int = 200
+    members: int = 20_000
+    sections: int = 20_000
+    ocr: str = ""
+    pdf: str = ""
+
+    def seconds(self, size: int) -> float:
+        """Return how long reading a file of so many bytes may take."""
+        return (60 + 10 * size / _MEBIBYTE) * (10 if self.ocr or self.pdf == "docling" else 1)
+
+    def memory(self, size: int) -> int:
+        """Return how many bytes of memory reading a file of so many bytes may take."""
+        return min(4096 * _MEBIBYTE, max(900 * _MEBIBYTE, 100 * size))
 
 
 @dataclass(frozen=True)
@@ -129,10 +160,10 @@ def _find_top_heading(tree: Tree) -> str | None:
 _MONTHS = "january february march april may june july august september october november december"
 _MONTH = {name[:3]: number for number, name in enumerate(_MONTHS.split(), 1)}
 _NAMED = rf"(?:{'|'.join(_MONTHS.split())}|{'|'.join(_MONTH)})\.?"
+_DAY = r"(\d\d?)(?:st|nd|rd|th)?"
 _DATE = re.compile(
-    r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)(?:-(?P<d>\d\d))?(?!\d)"
-    rf"|\b(?:(?P<d1>\d\d?)(?:st|nd|rd|th)?\s+)?(?P<m1>{_NAMED}),?\s+(?P<y1>(?:19|20)\d\d)\b"
-    rf"|\b(?P<m2>{_NAMED})\s+(?P<d2>\d\d?)(?:st|nd|rd|th)?,?\s+(?P<y2>(?:19|20)\d\d)\b",
+    r"\b(?P<iso>(?:19|20)\d\d-\d\d(?:-\d\d)?)(?!\d)"
+    rf"|\b(?:{_DAY}\s+)?(?P<month>{_NAMED})(?:\s+{_DAY})?,?\s+(?P<year>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
 _TITLE_LINES = 12
@@ -153,17 +184,12 @@ def parse_date(text: str) -> str:
     if re.fullmatch(r"\s*(19|20)\d\d\s*", text):
         return text.strip()
     for found in _DATE.finditer(text):
-        year, month, day = (
-            next((found[name] for name in names if found[name]), "")
-            for names in (("y", "y1", "y2"), ("m", "m1", "m2"), ("d", "d1", "d2"))
-        )
-        parts = [int(year), int(month) if month.isdigit() else _MONTH[month[:3].lower()]]
-        parts += [int(day)] if day else []
-        try:
-            date(parts[0], parts[1], int(day or 1))
-        except ValueError:
-            continue
-        return "-".join(f"{part:02}" for part in parts)
+        stated = found["iso"] or f"{found['year']}-{_MONTH[found['month'][:3].lower()]:02}"
+        if day := found[4] or found[2]:
+            stated += f"-{int(day):02}"
+        with suppress(ValueError):  # there is no such day
+            date.fromisoformat(stated if len(stated) > 7 else f"{stated}-01")
+            return stated
     return ""
 
 

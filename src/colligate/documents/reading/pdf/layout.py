@@ -351,18 +351,17 @@ def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
 
 def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:
     """Split a block: its lines in the bands become chrome blocks."""
-    if not block.lines or block.kind == "chrome":
+    if block.kind == "chrome":
         return [block]
-    inside = [
-        any(low <= line.y + min(line.height, 12) / 2 <= high for low, high in bands)
+    running = [
+        line
         for line in block.lines
+        if any(low <= line.y + min(line.height, 12) / 2 <= high for low, high in bands)
     ]
-    if not any(inside):
+    if not running:
         return [block]
-    chrome = [
-        PdfBlock("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out
-    ]
-    block.lines = [line for line, out in zip(block.lines, inside, strict=True) if not out]
+    block.lines = [line for line in block.lines if line not in running]
+    chrome = [PdfBlock("chrome", [line]) for line in running]
     return [*chrome, block] if block.lines else chrome
 
 

@@ -20,7 +20,7 @@ from liteparse import LiteParse, ParsedPage, ParseError
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
-from colligate.documents.markdown import format_table, markdown_tree
+from colligate.documents.markdown import format_code, format_table, markdown_tree
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
@@ -420,13 +420,6 @@ def escape_line(text: str) -> str:
     return _NUMBER.sub(r"\1\\\2", text, count=1) if _NUMBER.match(text) else text
 
 
-_FENCE = re.compile(r"`{3,}")
-
-
 def _render_code(lines: Sequence[str]) -> str:
     text = "\n".join(line.rstrip() for line in lines).strip("\n")
-    if not clean_line(text):
-        return ""
-    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text}\n{fence}"
+    return format_code(text) if clean_line(text) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -176,18 +176,13 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
         if not block.lines:
             pieces.append((block, None))
     covered = [_find_rows(page, block, line) for block, line in pieces]
-    headings: set[int] = set()
-    others: set[int] = set()  # rows of tables that are whole
-    text: set[int] = set()
-    running: set[int] = set()
+    kinds: dict[int, set[str]] = defaultdict(set)  # of the blocks that each row is in
     for (block, _), rows in zip(pieces, covered, strict=True):
-        if block.kind == "heading":
-            headings |= rows
-        elif block.kind == "table" and not rows & torn:
-            others |= rows
-        (running if block.kind == "chrome" else text).update(rows)
-    others |= running - text
-    others -= torn
+        for n in rows:
+            kinds[n].add("torn table" if block.kind == "table" and rows & torn else block.kind)
+    headings = {n for n, found in kinds.items() if "heading" in found}
+    whole = {n for n, found in kinds.items() if "table" in found or found == {"chrome"}}
+    others = whole - torn  # rows of other tables, and running headers
     region = _find_region(page, torn, headings, others)
     found = set(region)
     size = 0
