@@ -12,7 +12,6 @@ from colligate.documents.reading import Reading, find_files, read_file
 from colligate.documents.reading.formats import installed_readers
 from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat
 from colligate.library.parsing import ParserPool
-from support.documents import pack
 from support.plugins import installed
 
 READERS = """
@@ -136,7 +135,6 @@ def test_a_faulty_reader_costs_one_file(
     [
         ("a.rtf", b"{\\rtf1 words}", "xberg", "legacy"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "xberg", "legacy"),
-        ("a.odt", pack({"mimetype": "application/vnd.oasis.opendocument.text"}), "xberg", "legacy"),
         ("a.wiki", b"== Words ==", "mwparserfromhell", "wikitext"),
     ],
 )

@@ -289,26 +289,43 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
 
 
+URN = "urn:oasis:names:tc:opendocument:xmlns"
+
+
 def open_document(kind: str, body: str) -> bytes:
-    names = ("office", "text", "table")
-    urn = "urn:oasis:names:tc:opendocument:xmlns"
-    spaces = " ".join(f'xmlns:{name}="{urn}:{name}:1.0"' for name in names)
-    inside = f"<office:body><office:{kind}>{body}</office:{kind}></office:body>"
-    content = f"<office:document-content {spaces}>{inside}</office:document-content>"
+    spaces = " ".join(
+        f'xmlns:{short}="{URN}:{name}:1.0"'
+        for short, name in (("o", "office"), ("x", "text"), ("t", "table"))
+    )
+    inside = f"<o:body><o:{kind}>{body}</o:{kind}></o:body>"
+    content = f"<o:document-content {spaces}>{inside}</o:document-content>"
     mimetype = f"application/vnd.oasis.opendocument.{kind}"
-    members = {"mimetype": mimetype, "content.xml": content}
-    return pack(members | {"META-INF/manifest.xml": f'<manifest xmlns="{urn}:manifest:1.0"/>'})
+    return pack({"mimetype": mimetype, "content.xml": content})
+
+
+def open_cell(text: str, repeated: str = "") -> str:
+    return f"<t:table-cell {repeated}><x:p>{text}</x:p></t:table-cell>"
+
+
+GAP, TWICE = '<t:table-cell t:number-columns-repeated="2"/>', 't:number-columns-repeated="2"'
+ODS = open_document(
+    "spreadsheet",
+    '<t:table t:name="Fees">'
+    f"<t:table-row>{open_cell('Share')}{GAP}{open_cell('12.5 %')}</t:table-row>"
+    f'<t:table-row t:number-rows-repeated="2">{GAP}</t:table-row>'
+    f'<t:table-row t:number-rows-repeated="2">{open_cell("7", TWICE)}</t:table-row>'
+    '<t:table-row t:number-rows-repeated="1048570"><t:table-cell/></t:table-row></t:table>',
+)
 
 
 ODT = open_document(
-    "text", '<text:h text:outline-level="1">Head</text:h><text:p>Caf&#233; 正文</text:p>'
-)
-ODS = open_document(
-    "spreadsheet",
-    '<table:table table:name="Fees"><table:table-row>'
-    '<table:table-cell office:value-type="string"><text:p>Share</text:p></table:table-cell>'
-    '<table:table-cell office:value-type="float" office:value="12.5"/>'
-    "</table:table-row></table:table>",
+    "text",
+    '<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T caf&#233; 正文</x:p>'
+    "<x:list><x:list-item><x:p>one</x:p>"
+    "<x:list><x:list-item><x:p>deep</x:p></x:list-item></x:list></x:list-item></x:list>"
+    '<x:h x:outline-level="2">Sub</x:h><t:table>'
+    f"<t:table-row>{open_cell('A')}</t:table-row><t:table-row>{open_cell('1')}</t:table-row>"
+    "</t:table>",
 )
 
 
@@ -508,8 +525,19 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
         ("a.txt", DOCX, "Overview", DOCX_TEXT),
         ("a.docx", TITLED, "Annual Report", "# Annual Report\n\n## First\n\n### x\n\n## Second\n"),
         ("a.docx", SIGNED, "Lease", "# Lease\n\nAcme Ltd.\n\\---------------\nDirector\n"),
-        ("a.odt", ODT, "Head", "# Head\n\nCafé 正文\n"),
-        ("a.ods", ODS, "Fees", "## Fees\n\n| Share | 12.5 |\n| --- | --- |\n"),
+        (
+            "a.odt",
+            ODT,
+            "Head",
+            "# Head\n\nAT&T café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n",
+        ),
+        (
+            "a.ods",
+            ODS,
+            "Fees",
+            "## Fees\n\n| Share |  |  | 12.5 % |\n| --- | --- | --- | --- |\n|  |\n|  |\n"
+            "| 7 | 7 |\n| 7 | 7 |\n\n",
+        ),
         (
             "a.epub",
             EPUB,

@@ -58,8 +58,8 @@ PPTX = FileFormat(
 )
 XLSX = FileFormat(f"{_HERE}.office:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(f"{_HERE}.markup:read_epub", "application/epub+zip", Container.ZIP)
-ODT = _legacy(_ODF + "text", Container.ZIP)
-ODS = _legacy(_ODF + "spreadsheet", Container.ZIP)
+ODT = FileFormat(f"{_HERE}.opendocument:read_odt", _ODF + "text", Container.ZIP)
+ODS = FileFormat(f"{_HERE}.opendocument:read_ods", _ODF + "spreadsheet", Container.ZIP)
 XLS = _legacy("application/vnd.ms-excel")
 PNG, JPEG, TIFF = (
     FileFormat(f"{_HERE}.pdf.reader:read_picture", f"image/{kind}", Container.PICTURE)

@@ -1,4 +1,4 @@
-"""E-books, notebooks, RTF, OpenDocument and older Microsoft formats: each becomes Markdown."""
+"""E-books, notebooks, RTF and older Microsoft formats: each becomes Markdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from colligate.documents.document import SHEETS, Document, clean_text
+from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import format_code, markdown_tree
 from colligate.documents.reading.decoding import decode
-from colligate.documents.reading.formats import Container
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.office import Archive, read_properties
 from colligate.documents.reading.records import parse_object
@@ -68,17 +67,16 @@ def _join(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
 
 
-# DOC, XLS, PPT, MSG, RTF, ODT, ODS
+# DOC, XLS, PPT, MSG, RTF
 
+_SHEETS = "application/vnd.ms-excel"
 _FACTS = ("title", "subject", "authors", "created_at", "modified_at", "language")
 
 
 def read_legacy(source: SourceFile) -> Document:
-    """Read RTF, OpenDocument, or a file of an older Microsoft program, by xberg."""
+    """Read RTF, or a file of an older Microsoft program, by xberg."""
     import xberg
 
-    if source.format.container is Container.ZIP:
-        Archive(source)  # it must be within the limits
     given = xberg.ExtractInput(kind="bytes", bytes=source.data, mime_type=source.format.media_type)
     config = xberg.ExtractionConfig(
         use_cache=False,
@@ -97,5 +95,5 @@ def read_legacy(source: SourceFile) -> Document:
     facts = {name: getattr(found.metadata, name) or "" for name in _FACTS}
     facts["authors"] = ", ".join(facts["authors"])
     metadata = {name: str(value) for name, value in facts.items()}
-    tree = table_tree if source.format.media_type in SHEETS else markdown_tree
+    tree = table_tree if source.format.media_type == _SHEETS else markdown_tree
     return make_document(source, found.content, tree=tree, metadata=metadata)

@@ -209,11 +209,29 @@ def _without_fields(archive: Archive) -> io.BytesIO:
     return written
 
 
+# Elements of other formats as HTML's
+
+_Names = Mapping[str, str]
+
+
+def to_html(root: etree._Element, names: _Names, dropped: Iterable[str]) -> str:
+    """Return an element as HTML: `names` has the new names; what is neither there nor dropped
+    keeps its text alone."""
+    etree.strip_elements(root, *(f"{{*}}{name}" for name in dropped), with_tail=False)
+    for element in root.iter(etree.Element):
+        element.tag = names.get(etree.QName(element).localname, "span")
+        for name in set(element.keys()) - {"colspan", "rowspan", "href"}:
+            del element.attrib[name]
+    etree.cleanup_namespaces(root)
+    written: str = etree.tostring(root, method="html", encoding="unicode", with_tail=False)
+    return written
+
+
 # PPTX: one section and one page for each slide, in the order they are shown.
 
 _SLIDE = {"sp": "div", "p": "p", "br": "br", "tbl": "table", "tr": "tr", "tc": "td"}
 _SLIDE |= {name: name for name in ("h2", "ul", "ol", "li")} | {"graphicFrame": "div", "pic": "div"}
-_NOT_SHOWN = "{*}fld {*}extLst {*}Fallback {*}tblPr {*}tblGrid {*}style {*}txPr {*}oleObj".split()
+_NOT_SHOWN = ("fld", "extLst", "Fallback", "tblPr", "tblGrid", "style", "txPr", "oleObj")
 _TITLES = ("title", "ctrTitle")
 _SLIDE_PART = re.compile(r"ppt/slides/slide(\d+)\.xml\Z")
 
@@ -240,7 +258,6 @@ def read_pptx(source: SourceFile) -> Document:
 
 
 def _write_slide(slide: etree._Element) -> str:
-    """Return a slide as HTML, its title first."""
     tree = slide.find(".//{*}spTree")
     if tree is None:
         return ""
@@ -260,14 +277,7 @@ def _write_slide(slide: etree._Element) -> str:
     for picture in tree.findall(".//{*}pic"):
         described = picture.find("./{*}nvPicPr/{*}cNvPr")
         picture.text = described.get("descr", "") if described is not None else ""
-    etree.strip_elements(tree, *_NOT_SHOWN, with_tail=False)
-    for element in tree.iter(etree.Element):
-        # What HTML has no name for keeps its text alone.
-        element.tag = _SLIDE.get(etree.QName(element).localname, "span")
-        element.attrib.clear()
-    etree.cleanup_namespaces(tree)
-    written: str = etree.tostring(tree, method="html", encoding="unicode", with_tail=False)
-    return written
+    return to_html(tree, _SLIDE, _NOT_SHOWN)
 
 
 _BULLETS = "*[local-name()='buChar' or local-name()='buAutoNum']"
@@ -323,18 +333,19 @@ def read_xlsx(source: SourceFile) -> Document:
     return make_document(source, text, tree=table_tree, metadata=metadata)
 
 
-_WIDEST_GAP = 1_000  # blank rows or columns that are kept: more are a stray value's
+WIDEST_GAP = 1_000  # blank rows or columns that are kept: more are a stray value's
 
 
-def _limit_gap(count: int) -> int:
-    return count if count <= _WIDEST_GAP else 1
+def limit_gap(count: int) -> int:
+    """Return how many of these blank rows or columns are kept."""
+    return count if count <= WIDEST_GAP else 1
 
 
-def _place_cells(cells: Mapping[int, str]) -> list[str]:
+def place_cells(cells: Mapping[int, str]) -> list[str]:
     """Return the cells of a row in their columns."""
     row: list[str] = []
     for column in sorted(cells):
-        row += [""] * _limit_gap(column - len(row))
+        row += [""] * limit_gap(column - len(row))
         row.append(cells[column])
     return row
 
@@ -383,8 +394,8 @@ class _CellReader:
                 if text := self._read(cell):
                     cells[column] = " ".join(text.split())
             if cells:
-                yield from repeat([""], _limit_gap(number - last - 1) if last is not None else 0)
-                yield _place_cells(cells)
+                yield from repeat([""], limit_gap(number - last - 1) if last is not None else 0)
+                yield place_cells(cells)
                 last = number
 
     def _read(self, cell: etree._Element) -> str:
