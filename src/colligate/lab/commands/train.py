@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -57,14 +56,6 @@ Limit = Annotated[
         min=1,
     ),
 ]
-
-
-class System(StrEnum):
-    """The systems that samples can be curated for."""
-
-    RDR2 = "rdr2"
-    LONGREFINER = "longrefiner"
-    DUALRAG = "dualrag"
 
 
 @dataclass(frozen=True)
@@ -152,7 +143,8 @@ class CurateOptions:
 @command(app, "curate")
 def train_curate_command(
     system: Annotated[
-        System, typer.Argument(help="The system whose steps are trained.", show_default=False)
+        Literal["rdr2", "longrefiner", "dualrag"],
+        typer.Argument(help="The system whose steps are trained.", show_default=False),
     ],
     *,
     given: CurateOptions,
@@ -179,7 +171,7 @@ def train_curate_command(
         embedder=given.embedder,
         reranker=given.reranker,
     )
-    if system is not System.DUALRAG:
+    if system != "dualrag":
         if given.judge is not None:
             raise UsageError("--judge has no effect here", f"{system} has no answers to judge")
         settings = replace(settings, judge=None)
@@ -187,7 +179,7 @@ def train_curate_command(
         "names": ModelNames(settings),
         "tasks": options.split_names(given.tasks),
         "settings": tuple(given.parameters or ()),
-        "arguments": {"system": system.value, **record_options(given)},
+        "arguments": {"system": system, **record_options(given)},
     }
     request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
