@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
     from colligate.lab.training.samples import Card
 
-app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, and rerankers.")
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG.")
 
 _DATA = "Data"
 
@@ -57,14 +56,6 @@ Limit = Annotated[
         min=1,
     ),
 ]
-
-
-class System(StrEnum):
-    """The systems that samples can be curated for."""
-
-    RDR2 = "rdr2"
-    LONGREFINER = "longrefiner"
-    DUALRAG = "dualrag"
 
 
 @dataclass(frozen=True)
@@ -152,7 +143,8 @@ class CurateOptions:
 @command(app, "curate")
 def train_curate_command(
     system: Annotated[
-        System, typer.Argument(help="The system whose steps are trained.", show_default=False)
+        Literal["rdr2", "longrefiner", "dualrag"],
+        typer.Argument(help="The system whose steps are trained.", show_default=False),
     ],
     *,
     given: CurateOptions,
@@ -179,7 +171,7 @@ def train_curate_command(
         embedder=given.embedder,
         reranker=given.reranker,
     )
-    if system is not System.DUALRAG:
+    if system != "dualrag":
         if given.judge is not None:
             raise UsageError("--judge has no effect here", f"{system} has no answers to judge")
         settings = replace(settings, judge=None)
@@ -187,7 +179,7 @@ def train_curate_command(
         "names": ModelNames(settings),
         "tasks": options.split_names(given.tasks),
         "settings": tuple(given.parameters or ()),
-        "arguments": {"system": system.value, **record_options(given)},
+        "arguments": {"system": system, **record_options(given)},
     }
     request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
@@ -258,41 +250,6 @@ def train_fit_command(
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
     return status
-
-
-@command(app, "reranker")
-def train_reranker_command(
-    *,
-    data: Annotated[
-        Path,
-        options.option(
-            "The folder of labelled groups: train.jsonl, and held_out.jsonl to judge by "
-            "(docs/training.md).",
-            _DATA,
-            "--data",
-            metavar="DIR",
-        ),
-    ],
-    out: Out,
-    parameters: Set = None,
-) -> int:
-    """Train a reranker on questions with right and wrong passages (extra `train`).
-
-    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR`. Ctrl-C
-    saves the current step and stops; the same command resumes.
-
-    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
-    """
-    from colligate.cli.progress import watch_run
-    from colligate.lab.training.reranker import train_reranker
-
-    with watch_run() as watcher:
-        finished = train_reranker(data, out, parameters or (), watcher.see)
-    if not finished:
-        note("stopped; the same command resumes")
-        return INTERRUPTED
-    print_result(str(out / "model.onnx"))
-    return ANSWERED
 
 
 @command(app, "recipes")

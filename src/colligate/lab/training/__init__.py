@@ -1,4 +1,4 @@
 """Train the small models that strategies ask: curate samples, fit adapters, evaluate them.
 
-`fitting` and `heads` need the extra `train`.
+`fitting` needs the extra `train`.
 """

@@ -321,9 +321,9 @@ def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, .
         for reply in (each for each in replies if each.sample.task == task):
             sides.setdefault(reply.side, {})[reply.sample.id] = reply
         base = sides.pop(BASE, {})
-        alone = _average(base)
+        alone = average_values([each.values for each in base.values()])
         for adapter, its in (sides or {"": base}).items():
-            adapted = _average(its)
+            adapted = average_values([each.values for each in its.values()])
             for metric in dict.fromkeys((*alone, *adapted)):
                 pairs = [
                     (its[id_].values[metric], reply.values[metric], _find_origin(reply.sample))
@@ -345,10 +345,6 @@ def _find_origin(sample: Sample) -> str:
     """Return the question that a sample is of, or its page: such samples are not independent."""
     of = (f"{key} {sample.meta[key]}" for key in ("question", "document") if key in sample.meta)
     return next(of, sample.id)
-
-
-def _average(replies: Mapping[str, ScoredReply]) -> Mapping[str, float]:
-    return average_values([reply.values for reply in replies.values()])
 
 
 def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:

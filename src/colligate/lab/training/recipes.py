@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -90,7 +89,6 @@ def read_recipe(name: str | Path) -> Recipe:
     return parse_recipe(*_RECIPES.read(str(name)))
 
 
-@cache
 def list_recipes() -> tuple[str, ...]:
     """Return the names of the recipes that come with colligate."""
     return _RECIPES.names()

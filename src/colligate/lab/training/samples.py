@@ -222,14 +222,11 @@ class Card:
         environment.filters["cell"] = _format_cell
         template = resources.files(__package__).joinpath("templates", "card.md.j2")
         made_with = {what: each for what, each in self.made_with.items() if what != PROMPTS}
-        empty: tuple[Any, ...] = ("", None, [], ())
+        said = [(what, each) for what, each in flatten(made_with) if each not in ("", None, [], ())]
         text = environment.from_string(template.read_text("utf-8")).render(
             card=self,
             files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
-            made_with=[
-                *self.sources.items(),
-                *((what, value) for what, value in flatten(made_with) if value not in empty),
-            ],
+            made_with=[*self.sources.items(), *said],
         )
         return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
