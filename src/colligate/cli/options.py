@@ -123,7 +123,7 @@ Reranker = Annotated[
     str | None,
     named(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
-        "cross-encoder:NAME, onnx:FOLDER (like minilm) or http:MODEL@URL.",
+        "cross-encoder:NAME, onnx:FOLDER (of `colligate train reranker`) or http:MODEL@URL.",
         "RERANKER",
         "the strategy's own; `bench run` has none then",
     ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
     from colligate.lab.training.samples import Card
 
-app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG.")
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, and rerankers.")
 
 _DATA = "Data"
 
@@ -250,6 +250,41 @@ def train_fit_command(
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
     return status
+
+
+@command(app, "reranker")
+def train_reranker_command(
+    *,
+    data: Annotated[
+        Path,
+        options.option(
+            "The folder of labelled groups: train.jsonl, and held_out.jsonl to judge by "
+            "(docs/training.md).",
+            _DATA,
+            "--data",
+            metavar="DIR",
+        ),
+    ],
+    out: Out,
+    parameters: Set = None,
+) -> int:
+    """Train a reranker on questions with right and wrong passages (extra `train`).
+
+    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR`. Ctrl-C
+    saves the current step and stops; the same command resumes.
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+    """
+    from colligate.cli.progress import watch_run
+    from colligate.lab.training.reranker import train_reranker
+
+    with watch_run() as watcher:
+        finished = train_reranker(data, out, parameters or (), watcher.see)
+    if not finished:
+        note("stopped; the same command resumes")
+        return INTERRUPTED
+    print_result(str(out / "model.onnx"))
+    return ANSWERED
 
 
 @command(app, "recipes")

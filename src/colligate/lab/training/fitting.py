@@ -41,6 +41,7 @@ from colligate.lab.training.trainer import (
     TrainingObserver,
     count_gpus,
     count_processes,
+    explain_failures,
     find_checkpoint,
     is_first,
     open_trainer,
@@ -130,7 +131,8 @@ def _train(
         inputs.emit(Noted(f"resuming from step {step_of(resume):,}"))
     session = asdict(Invocation.start(arguments))
     record.sessions.append({**session, "from_step": step_of(resume) if resume else 0})
-    with open_trainer(inputs, out / CHECKPOINTS) as trainer:
+    with explain_failures():
+        trainer = open_trainer(inputs, out / CHECKPOINTS)
         trainer.accelerator.wait_for_everyone()
         if not is_first():
             resume = find_checkpoint(out / CHECKPOINTS, inputs.emit)
@@ -139,17 +141,8 @@ def _train(
         record.parameters = {"trained": trained, "all": count(trainer.model)}
         if is_first():
             _FIT.write(out, record)
-        state = trainer.state
-        if resume is not None:
-            file = resume / transformers.trainer.TRAINER_STATE_NAME
-            state = transformers.TrainerState.load_from_json(str(file))
-        if resume is None or state.global_step < state.max_steps:
-            with catch_signals(lambda: inputs.emit(_STOPPING)) as stop:
-                watch = TrainingObserver(trainer.accelerator, out / CURVE, stop, inputs.emit)
-                trainer.add_callback(watch)
-                trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
-                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-            state = trainer.state
+        trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
+        state = run_trainer(trainer, resume, out, inputs.emit)
     record.step, record.steps = state.global_step, state.max_steps
     record.finished = record.step >= record.steps
     if is_first():
@@ -158,6 +151,23 @@ def _train(
             _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
         _FIT.write(out, record)
     trainer.accelerator.wait_for_everyone()
+
+
+def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) -> Any:
+    """Train from a checkpoint until the end or Ctrl-C; return the trainer's state.
+
+    A checkpoint of the last step is left as it is, and not loaded.
+    """
+    if resume is not None:
+        file = resume / transformers.trainer.TRAINER_STATE_NAME
+        state = transformers.TrainerState.load_from_json(str(file))
+        if state.global_step >= state.max_steps:
+            return state
+    with catch_signals(lambda: emit(_STOPPING)) as stop:
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.add_callback(TrainingObserver(trainer.accelerator, out / CURVE, stop, emit))
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    return trainer.state
 
 
 _STOPPING = Noted(

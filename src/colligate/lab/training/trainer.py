@@ -96,28 +96,36 @@ class ReplyTrainer(SFTTrainer):  # type: ignore[misc]
 
 
 @contextmanager
-def open_trainer(inputs: TrainingInputs, folder: Path) -> Iterator[ReplyTrainer]:
-    """Load the base and yield its trainer, which writes checkpoints into `folder`.
-
-    Whatever goes wrong until the end is raised as ColligateError, in one line.
-    """
-    recipe, held_out = inputs.recipe, build_dataset(inputs.held_out.fitting)
+def explain_failures() -> Iterator[None]:
+    """Raise whatever goes wrong in a training as ColligateError, in one line; hide warnings."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            trainer = ReplyTrainer(
-                model=_load_base(inputs),
-                args=_arguments(recipe, inputs.computation, bool(held_out), folder),
-                train_dataset=build_dataset(inputs.train.fitting),
-                eval_dataset=held_out or None,
-                processing_class=inputs.tokenizer,
-                peft_config=_lora(recipe) if recipe.method == "lora" else None,
-            )
-            trainer.remove_callback(transformers.PrinterCallback)
-            yield trainer
+            yield
     except ColligateError:
         raise
     except Exception as error:  # torch, TRL, peft and accelerate raise errors of any kind
         raise _training_error(error) from error
+
+
+def open_trainer(inputs: TrainingInputs, folder: Path) -> ReplyTrainer:
+    """Load the base and return its trainer, which writes checkpoints into `folder`."""
+    recipe, held_out = inputs.recipe, build_dataset(inputs.held_out.fitting)
+    return ReplyTrainer(
+        model=_load_base(inputs),
+        args=_arguments(recipe, inputs.computation, bool(held_out), folder),
+        train_dataset=build_dataset(inputs.train.fitting),
+        eval_dataset=held_out or None,
+        processing_class=inputs.tokenizer,
+        peft_config=_lora(recipe) if recipe.method == "lora" else None,
+    )
+
+
+COMMON: Mapping[str, Any] = {
+    **{"save_strategy": "steps", "save_total_limit": _KEPT_CHECKPOINTS},
+    **{"logging_nan_inf_filter": False, "report_to": "none"},
+    **{"disable_tqdm": True, "log_level": "error"},
+}
+"""The arguments of every training: the observer reports, and nobody else does."""
 
 
 # The names that transformers has for the schedules of recipes.
@@ -145,20 +153,15 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         max_length=None,  # samples are complete and not too long
         logging_steps=recipe.log_every,
         logging_first_step=True,
-        logging_nan_inf_filter=False,
         include_num_input_tokens_seen="non_padding",
         eval_strategy="steps" if evaluates else "no",
         eval_steps=recipe.evaluate_every if evaluates else None,
         prediction_loss_only=True,
-        save_strategy="steps",
         save_steps=recipe.save_every,
-        save_total_limit=_KEPT_CHECKPOINTS,
         seed=recipe.seed,
         data_seed=recipe.seed,
         ddp_find_unused_parameters=False,
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
+        **COMMON,
     )
     if arguments.n_gpu > 1:
         # One process uses one GPU, not torch's DataParallel; accelerate starts one for each GPU.

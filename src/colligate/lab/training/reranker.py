@@ -1,43 +1,82 @@
-"""Train the reranker on groups of passages, as `groups.py` makes them.
+"""Train a reranker on labelled groups of passages: `colligate train reranker`.
 
-    python benchmarks/heads/train.py GROUPS OUT [steps=3000 tokens=160 ...]
+The folder of data has `train.jsonl` and, to judge by, `held_out.jsonl`, packed by gzip or not:
 
-`GROUPS` has `train.jsonl` and `held_out.jsonl`, a question with `right` and `wrong` passages a
-line, the hardest wrong ones first; a `weight` (default 1) says how often it comes in a pass. `OUT`
-gets `model.onnx` (int8) and `tokenizer.json`, for `--reranker onnx:OUT`. 1,300 steps take 17
-minutes on two cores. Needs the extra `train`, onnx and onnxscript.
+    {"question": ..., "right": [PASSAGE, ...], "wrong": [PASSAGE, ...]}
+
+A passage begins with its title on a line of its own, as at inference (`models.pairs.join_title`).
+The result is an int8 ONNX file with its tokenizer. A training that was stopped goes on from its
+last checkpoint. Importing this module needs the extra `train`.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import shutil
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import onnx
-import torch
-from onnxruntime.quantization import QuantType, quantize_dynamic
-from tokenizers import Tokenizer
-from torch import Tensor, nn
-from torch.nn import functional as F
-from transformers import BertModel, get_linear_schedule_with_warmup
+from pydantic import Field
 
-from colligate.core.parameters import set_parameters
-from colligate.lab.bench.datasets.records import load_records
+from colligate.core.events import Listener, Noted, Trace
+from colligate.core.parameters import require_min, set_parameters
+from colligate.errors import MissingExtra, UsageError
+from colligate.lab.bench.datasets.records import RecordModel, parse_records, validate
+from colligate.lab.jobs.files import lock_folder
+from colligate.lab.jobs.identity import check_same, versions
+from colligate.lab.training.fitting import CHECKPOINTS, RECORD, run_trainer
+from colligate.lab.training.samples import HELD_OUT, TRAIN
+from colligate.lab.training.trainer import (
+    COMMON,
+    explain_failures,
+    find_checkpoint,
+    transformers,
+)
 from colligate.models.hf.loading import cpu_has_bfloat16
 from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids
-from colligate.models.weights import pull
+from colligate.models.weights import hash_file, pull
+from colligate.reporting import report_pull
 
-Group = dict[str, Any]
+try:
+    import onnx
+    import onnxscript  # noqa: F401  # what torch exports with
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from safetensors.torch import load_model
+    from tokenizers import Tokenizer
+    from torch import Tensor, nn
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader, IterableDataset
+except ImportError as _error:
+    raise MissingExtra(
+        "training a reranker needs torch, transformers, onnx and onnxscript",
+        f"{_error.name or 'one of them'} is not installed",
+        "pip install 'colligate[train]'",
+    ) from _error
+
+BASE = "minilm-l6-v2"
+"""The pinned weights that are trained on."""
+
+
+class Group(RecordModel):
+    """A question, passages that answer it, and others, the hardest first.
+
+    It comes `weight` times in a pass.
+    """
+
+    question: str
+    right: tuple[str, ...] = Field(min_length=1)
+    wrong: tuple[str, ...] = Field(min_length=1)
+    weight: float = Field(default=1.0, gt=0)
 
 
 @dataclass(frozen=True)
-class Numbers:
+class RerankerFit:
     """The numbers of a training.
 
     The rates are of AdamW, for the layers and for the head: they rise over the first `warmup` of
@@ -58,98 +97,175 @@ class Numbers:
     warmup: float = 0.06
     closed: float = -6.0
     seed: int = 0
+    save_every: int = 50
+
+    def __post_init__(self) -> None:
+        require_min(self, steps=1, batch=1, tokens=8, distractors=1, save_every=1)
+        for name in ("warmup", "unanswered"):
+            if not 0 <= getattr(self, name) < 1:
+                why = "it must be 0 or more, and below 1"
+                raise UsageError(f"{name} is {getattr(self, name)}", why)
+        if not 0 <= self.opening <= 1:
+            raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
 
 
-def train(data: Path, out: Path, numbers: Numbers, base: Path | None = None) -> str:
-    """Train, write the model, and say how often the best passage of at most 20 is a right one."""
-    groups, held_out = (
-        [record for _, record in load_records(data / name)]
-        for name in ("train.jsonl", "held_out.jsonl")
+def train_reranker(
+    data: Path,
+    out: Path,
+    settings: Sequence[str] = (),
+    on_event: Listener = lambda event: None,
+    *,
+    base: Path | None = None,
+) -> bool:
+    """Train on the labelled groups in the folder `data`, and write the model into `out`.
+
+    Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
+    `NAME=VALUE` of `RerankerFit`. `base` is the folder of a BERT model with its tokenizer; by
+    default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
+
+    Raises:
+        UsageError: a setting is wrong, or `out` holds another training.
+        MissingPath, FaultyRecord: the data are missing, or a line of them is wrong.
+        WeightsUnavailable: the base cannot be pulled.
+        ColligateError: training fails.
+    """
+    numbers = set_parameters(RerankerFit, settings)
+    files = [data / name for name in (TRAIN, HELD_OUT) if name == TRAIN or (data / name).exists()]
+    train, *held_out = (
+        list(parse_records(file, lambda each: validate(Group, each))) for file in files
     )
-    base = base or pull("minilm-l6-v2")["model"].parent
-    out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(numbers.seed)
-    head = load_head(base)
-    store = StateStore(head, read_tokenizer(base), numbers.tokens)
-    layers, own = trained_parameters(head)
-    rates = [{"params": layers, "lr": numbers.rate}, {"params": own, "lr": numbers.head_rate}]
-    optimiser = torch.optim.AdamW(rates, weight_decay=0.01)
-    rising = int(numbers.warmup * numbers.steps)
-    schedule = get_linear_schedule_with_warmup(optimiser, rising, numbers.steps)
-    head.train()
-    for step, batch in zip(range(numbers.steps), draw_batches(groups, numbers), strict=False):
-        loss = rank_loss(store, numbers, batch, step)
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_([*layers, *own], 1.0)
-        optimiser.step()
-        schedule.step()
-        if step % 50 == 0:
-            print(f"step {step}: loss {loss.item():.3f}", file=sys.stderr, flush=True)
-    head.eval()
-    first = 0
-    with torch.no_grad():
-        for group in held_out:
-            texts = [*group["right"], *group["wrong"]][:20]
-            best = int(store.score([(group["question"], text) for text in texts]).argmax())
-            first += best < len(group["right"])
-    export(head, base, out)
-    return f"the right passage is first for {first} of {len(held_out)} held-out questions"
+    folder = base or pull(BASE, report_pull(Trace([on_event])))["model"].parent
+    made_of = {
+        "base": hash_file(folder / "model.safetensors"),
+        "data": {file.name: hash_file(file) for file in files},
+        "numbers": asdict(numbers),
+    }
+    with lock_folder(out), explain_failures():
+        _check_record(out / RECORD, made_of)
+        torch.manual_seed(numbers.seed)
+        head = load_head(folder)
+        store = StateStore(head, read_tokenizer(folder), numbers.tokens)
+        trainer = RerankerTrainer(store, numbers, train, out / CHECKPOINTS)
+        resume = find_checkpoint(out / CHECKPOINTS, on_event)
+        done = run_trainer(trainer, resume, out, on_event).global_step
+        if done < numbers.steps:
+            return False
+        load_model(head, out / CHECKPOINTS / f"checkpoint-{done}" / "model.safetensors")
+        head.eval()
+        with torch.no_grad():
+            on_event(Noted(_judge(store, *held_out)))
+        export(head, folder, out)
+    return True
+
+
+def _check_record(file: Path, made_of: dict[str, Any]) -> None:
+    """Write what a training is made of, or check that it is the same as before."""
+    if file.exists():
+        check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, file.parent)
+    else:
+        record = {"made_of": made_of, "versions": versions()}
+        file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+
+
+class RerankerTrainer(transformers.Trainer):  # type: ignore[misc]
+    """Trains a head. Its loss is minus the log share of the right passage among those of its
+    question and "none of them", whose logit is zero. So a score says something alone: below zero,
+    rather none.
+    """
+
+    def __init__(
+        self, store: StateStore, numbers: RerankerFit, train: Sequence[Group], folder: Path
+    ) -> None:
+        self._store, self._numbers = store, numbers
+        layers, own = trained_parameters(store.head)
+        rates = [{"params": layers, "lr": numbers.rate}, {"params": own, "lr": numbers.head_rate}]
+        super().__init__(
+            store.head,
+            transformers.TrainingArguments(
+                output_dir=str(folder),
+                max_steps=numbers.steps,
+                lr_scheduler_type="linear",
+                warmup_steps=numbers.warmup,
+                logging_steps=numbers.save_every,
+                save_steps=numbers.save_every,
+                seed=numbers.seed,
+                use_cpu=True,
+                dataloader_pin_memory=False,
+                **COMMON,
+            ),
+            train_dataset=_Batches(train, numbers),
+            optimizers=(torch.optim.AdamW(rates, weight_decay=0.01), None),
+        )
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self.train_dataset, batch_size=None)
+
+    def compute_loss(self, model: Any, inputs: list[Group], *_: Any, **__: Any) -> Tensor:
+        numbers, step = self._numbers, self.state.global_step
+        closed = numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
+        drawn = random.Random(f"{numbers.seed} {step}")
+        pairs: list[tuple[str, str]] = []
+        sizes, answers = [], []
+        for group in inputs:
+            places = range(len(group.wrong))
+            keys = [drawn.random() ** (1 + place / _SPREAD) for place in places]
+            wrong = sorted(places, key=lambda place: -keys[place])[: numbers.distractors]
+            right = [] if drawn.random() < numbers.unanswered else [drawn.choice(group.right)]
+            texts = [*right, *(group.wrong[place] for place in wrong)]
+            pairs += [(group.question, text) for text in texts]
+            sizes.append(len(texts))
+            answers.append(len(right))  # the place of what is right, after "none" in place 0
+        # Pairs of like length are computed together: less padding.
+        order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
+        half = len(order) // 2
+        parts = [
+            self._store.score([pairs[place] for place in part], closed)
+            for part in (order[:half], order[half:])
+        ]
+        scores = torch.cat(parts)[torch.argsort(torch.tensor(order))]
+        losses = [
+            -F.pad(each, (1, 0)).log_softmax(0)[right]
+            for each, right in zip(scores.split(sizes), answers, strict=True)
+        ]
+        return torch.stack(losses).mean()
 
 
 _SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the hardest more often
 
 
-def rank_loss(store: StateStore, numbers: Numbers, batch: Sequence[Group], step: int) -> Tensor:
-    """Return minus the log share of the right passage among those of its question and "none of
-    them", whose logit is zero. So a score says something alone: below zero, rather none.
-    """
-    closed = numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
-    drawn = random.Random(f"{numbers.seed} {step}")
-    pairs: list[tuple[str, str]] = []
-    sizes, answers = [], []
-    for group in batch:
-        places = range(len(group["wrong"]))
-        keys = [drawn.random() ** (1 + place / _SPREAD) for place in places]
-        wrong = sorted(places, key=lambda place: -keys[place])[: numbers.distractors]
-        right = [] if drawn.random() < numbers.unanswered else [drawn.choice(group["right"])]
-        texts = [*right, *(group["wrong"][place] for place in wrong)]
-        pairs += [(group["question"], text) for text in texts]
-        sizes.append(len(texts))
-        answers.append(len(right))  # the place of what is right, after "none" in place 0
-    # Pairs of like length are computed together: less padding.
-    order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
-    half = len(order) // 2
-    parts = [
-        store.score([pairs[place] for place in part], closed)
-        for part in (order[:half], order[half:])
-    ]
-    scores = torch.cat(parts)[torch.argsort(torch.tensor(order))]
-    losses = [
-        -F.pad(each, (1, 0)).log_softmax(0)[right]
-        for each, right in zip(scores.split(sizes), answers, strict=True)
-    ]
-    return torch.stack(losses).mean()
+class _Batches(IterableDataset):  # type: ignore[misc]
+    """Batches of groups without end."""
+
+    def __init__(self, train: Sequence[Group], numbers: RerankerFit) -> None:
+        self._train, self._size, self._seed = train, numbers.batch, numbers.seed
+
+    def __iter__(self) -> Iterator[list[Group]]:
+        passes = 0
+        while True:
+            passes += 1
+            drawn = random.Random(f"{self._seed} {passes}")
+            order = [
+                each
+                for each in self._train
+                for _ in range(int(each.weight) + (drawn.random() < each.weight % 1))
+            ]
+            if len(order) < self._size:
+                why = f"a step takes {self._size}, and there are {len(order)}"
+                raise UsageError("too few records to train on", why, "label more, or set batch")
+            drawn.shuffle(order)
+            for at in range(0, len(order) - self._size + 1, self._size):
+                yield order[at : at + self._size]
 
 
-def draw_batches(groups: Sequence[Group], numbers: Numbers) -> Iterator[list[Group]]:
-    """Yield batches of groups without end."""
-    passes = 0
-    while True:
-        passes += 1
-        drawn = random.Random(f"{numbers.seed} {passes}")
-        order = [
-            each
-            for each in groups
-            for _ in range(
-                int(each.get("weight", 1)) + (drawn.random() < each.get("weight", 1) % 1)
-            )
-        ]
-        if len(order) < numbers.batch:
-            raise ValueError(f"a step takes {numbers.batch} groups, and there are {len(order)}")
-        drawn.shuffle(order)
-        for at in range(0, len(order) - numbers.batch + 1, numbers.batch):
-            yield order[at : at + numbers.batch]
+def _judge(store: StateStore, groups: Sequence[Group] = ()) -> str:
+    """Say how often the best passage of at most 20 is a right one."""
+    first = []
+    for group in groups:
+        texts = [*group.right, *group.wrong][:20]
+        best = int(store.score([(group.question, text) for text in texts]).argmax())
+        first.append(best < len(group.right))
+    right = sum(first) / len(first) if first else math.nan
+    return f"the right passage is first for {right:.2f} of {len(groups)} held-out questions"
 
 
 # The network.
@@ -275,7 +391,7 @@ def load_head(base: Path) -> PairHead:
     """Make a head on the BERT model of a folder. Its layers drop nothing out."""
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     # torch's fused attention is slower to train on a CPU
-    bert = BertModel.from_pretrained(base, attn_implementation="eager", **none)
+    bert = transformers.BertModel.from_pretrained(base, attn_implementation="eager", **none)
     return PairHead(bert)
 
 
@@ -343,6 +459,9 @@ def trained_parameters(head: PairHead) -> tuple[list[nn.Parameter], list[nn.Para
     return layers, [each for name, each in trained if not name.startswith("high.")]
 
 
+# From torch to int8 ONNX
+
+
 def export(head: PairHead, base: Path, out: Path) -> None:
     """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
 
@@ -378,7 +497,3 @@ def export(head: PairHead, base: Path, out: Path) -> None:
             weight_type=QuantType.QInt8,
         )
     shutil.copyfile(base / "tokenizer.json", out / "tokenizer.json")
-
-
-if __name__ == "__main__":
-    print(train(Path(sys.argv[1]), Path(sys.argv[2]), set_parameters(Numbers, sys.argv[3:])))
