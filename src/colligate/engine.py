@@ -60,11 +60,13 @@ class AskOptions(Limits, total=False):
     """How a question is answered.
 
     `consent` is asked before work that takes many calls; by default it is not done. `history` are
-    the turns of a conversation so far, oldest first (`Turn.of(answer)`).
+    the turns of a conversation so far, oldest first (`Turn.of(answer)`). With `live` the models
+    stream, and `on_event` hears how much they have written so far.
     """
 
     consent: Consent
     history: Sequence[Turn]
+    live: bool
 
 
 @dataclass
@@ -109,12 +111,13 @@ class Engine(Session):
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: the models or the library failed.
         """
-        consent, history = options.pop("consent", refuse), options.pop("history", ())
+        consent, live = options.pop("consent", refuse), options.pop("live", False)
+        history = options.pop("history", ())
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
         chosen = self._make(strategy, asked, trace)
         async with self._start(asked, chosen, trace) as run:
-            run.consent = consent
+            run.consent, run.live = consent, live
             if history:
                 question = await complete_question(question, history, run)
                 run.earlier = history[-1].cited

@@ -11,7 +11,7 @@ import pytest
 
 from colligate.cli import progress
 from colligate.cli.progress import watch_run
-from colligate.core.events import Asked, Asking, Event, Noted, Progressed
+from colligate.core.events import Asked, Asking, Event, Noted, Progressed, Writing
 from colligate.models import Usage
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -20,7 +20,7 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
-    colligate: Any, asked: Callable[..., Any], folder: Path
+    colligate: Any, asked: Callable[..., Any], openai_server: Any, folder: Path
 ) -> None:
     status, screen = colligate.in_terminal(*asked(folder))
     assert status == 0, screen
@@ -32,6 +32,7 @@ def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
     assert "[1] The lighthouse › Building" in plain
     # The cursor is back.
     assert screen.rfind("\x1b[?25h") > screen.rfind("\x1b[?25l")
+    assert openai_server.requests[-1]["stream"], "its tokens are counted as they come"
 
 
 def test_a_narrow_terminal_without_colour(
@@ -83,6 +84,17 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         return [line.strip() for line in _CODES.sub("", frame).splitlines() if line.strip()]
 
     return shown
+
+
+def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(
+    terminal: Any, tmp_path: Path, capsys: Any
+) -> None:
+    writing = Writing("reader", "bundled", 1234)
+    [step] = terminal(writing)
+    assert "the reader bundled has written 1,234 tokens" in step
+    with watch_run(tmp_path / "trace.jsonl", io.StringIO()) as watcher:
+        watcher.see(writing)
+    assert capsys.readouterr().err == (tmp_path / "trace.jsonl").read_text() == ""
 
 
 def test_what_a_model_says_drives_no_terminal(terminal: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from colligate.core.events import Located
+from colligate.core.events import Located, Writing
 from colligate.core.run import Run
 from colligate.documents.reading import read_file
 from colligate.errors import (
@@ -139,6 +139,25 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
         assert len(model.calls) == 1
         rooms.append(room)
     assert rooms[0] == 473 > rooms[1]
+
+
+async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch) -> None:
+    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
+    counted = []
+    for live in (False, True):
+        run, _ = make_run(None, ["Paris, by the river"])
+        run.live = live
+        reply = await run.chat(ASK, max_tokens=20)
+        assert reply.text == "Paris, by the river"
+        written = events(run, Writing)
+        counted.append([event.tokens for event in written])
+        assert all((each.role, each.model) == (Role.READER, "scripted") for each in written)
+    assert counted == [[], [2, 3, 4, 5]]
+    monkeypatch.undo()  # usually not at each piece
+    run, _ = make_run(None, ["Paris, by the river"])
+    run.live = True
+    await run.chat(ASK, max_tokens=20)
+    assert not events(run, Writing)
 
 
 class Gate:

@@ -19,6 +19,19 @@ from support.models import one_by_one
 BODY = {"question": QUESTION, "stream": True}
 
 
+async def test_a_stream_counts_what_is_written(serve, monkeypatch):
+    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
+    async with serve(None, RULES) as client:
+        counts = []
+        for streamed in (True, False):
+            await client.ask(stream=streamed)
+            run = (await client.listed("runs"))[0]["id"]
+            events = [sent for _, sent in await client.events(f"/api/runs/{run}/events")]
+            counts.append([e["tokens"] for e in events if e.get("event") == "writing"])
+        assert counts[0] == sorted(counts[0])
+        assert [len(each) > 1 for each in counts] == [True, False]
+
+
 @pytest.mark.parametrize("decision", [True, False, None])
 async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
     if decision is None:

@@ -143,6 +143,7 @@ def make_ask(
         where=asked.where or [],
         on_event=watcher.see,
         consent=consent,
+        live=watcher.live,
         **run.limits(router_adapter=asked.router_adapter, effort=asked.effort),
     )
 

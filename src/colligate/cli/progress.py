@@ -37,6 +37,7 @@ from colligate.core.events import (
     Listener,
     Noted,
     Progressed,
+    Writing,
 )
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
@@ -108,6 +109,8 @@ class Watcher:
     All events are written to the trace file, if there is one.
     """
 
+    live = False  # whether a person sees each step
+
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._began = time.perf_counter()
@@ -118,7 +121,7 @@ class Watcher:
 
     def see(self, event: Event) -> None:
         """Take one event. May be called from any thread."""
-        if self._file is not None:
+        if self._file is not None and not isinstance(event, Writing):
             at = round(time.perf_counter() - self._began, 4)
             line = json.dumps({"at": at, **event.to_json()}, ensure_ascii=False)
             try:
@@ -183,6 +186,8 @@ class Watcher:
 
 class BarWatcher(Watcher):
     """Bars for long work, and one line for what the strategy does."""
+
+    live = True
 
     def __init__(self, file: TextIO | None, progress: Progress) -> None:
         super().__init__(file)

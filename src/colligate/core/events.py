@@ -213,6 +213,19 @@ class Asking(Event):
 
 
 @dataclass(frozen=True)
+class Writing(Event):
+    """A model is writing: about so many tokens of its reply so far. Once a second at most, and only
+    where a person watches the run (`Run.live`)."""
+
+    role: str
+    model: str
+    tokens: int
+
+    def line(self) -> str:
+        return f"the {self.role} {self.model} has written {pluralize(self.tokens, 'token')}"
+
+
+@dataclass(frozen=True)
 class Asked(Event):
     """A model was asked and replied."""
 

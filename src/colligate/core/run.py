@@ -34,9 +34,11 @@ from colligate.core.events import (
     Retrieved,
     Scored,
     Trace,
+    Writing,
 )
 from colligate.core.scoring import Scoring
 from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
     ContextTooSmall,
     LibraryError,
@@ -67,6 +69,7 @@ from colligate.models import (
     ChatRequest,
     Completion,
     Message,
+    OnToken,
     Reranker,
     Role,
 )
@@ -87,6 +90,7 @@ Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 _SHOWN = 10  # passages of the first search that a person is shown at once
+_SECONDS_BETWEEN_COUNTS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,8 @@ class Run(Scoring):
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
     questions. `reader` answers from passages, `check` judges what it states; without one nothing is
     judged. `consent` is asked before work that takes many calls. `earlier` are passages that the
-    last answer of a conversation rests on: the first search offers them again.
+    last answer of a conversation rests on: the first search offers them again. `live` counts the
+    tokens of replies as they come, for which models stream.
     """
 
     sources: Sources
@@ -193,6 +198,7 @@ class Run(Scoring):
     store: KeyValueStore = field(default_factory=MemoryStore)
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
+    live: bool = False
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
@@ -454,7 +460,8 @@ class Run(Scoring):
         async with self.tokens.hold(prompt + max_tokens):
             self.emit(Asking(role, model.name, "chat", prompt))
             began = time.perf_counter()
-            completion = await model.chat(request)
+            watched = (self._count_reply(role, model.name),) if self.live else ()
+            completion = await model.chat(request, *watched)
             seconds = time.perf_counter() - began
             usage = completion.usage
             self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
@@ -533,6 +540,19 @@ class Run(Scoring):
         )
         malformed.reply = reply.text
         raise malformed
+
+    def _count_reply(self, role: Role, model: str) -> OnToken:
+        """Return what counts the pieces of a reply; an event says now and then how much it is."""
+        text, due = "", time.monotonic() + _SECONDS_BETWEEN_COUNTS
+
+        def count(piece: str) -> None:
+            nonlocal text, due
+            text += piece
+            if (now := time.monotonic()) >= due:
+                due = now + _SECONDS_BETWEEN_COUNTS
+                self.emit(Writing(role, model, estimate_tokens(text)))
+
+        return count
 
     async def room(
         self,

@@ -200,6 +200,7 @@ class Runs:
                     on_event=run.record,
                     consent=run.ask_consent if request.yes == "ask" else in_advance,
                     history=[turn.to_turn() for turn in request.history],
+                    live=request.stream,
                 )
             seconds = round(time.perf_counter() - began, 3)
             shown = answer.to_json() | {"run": run.id, "seconds": seconds}
