@@ -20,7 +20,7 @@ class Says:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    async def entails(self, premise: str, hypothesis: str) -> bool:
+    async def __call__(self, premise: str, hypothesis: str) -> bool:
         self.asked.append((premise, hypothesis))
         return set(hypothesis.strip(".").split()) <= set(premise.split())
 
