@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,8 @@ class Told(Event):
 
 def test_rounds_and_attention_are_those_that_a_method_reports() -> None:
     weighed = Told(signals={"attention": (0.5, 0.25)})
-    events = [Told(signals="none"), Told(round=1), weighed, Told(round=2)]
+    lost = Told(signals={"attention": (math.nan, 0.5)})
+    events = [Told(signals="none"), lost, Told(round=1), weighed, Told(round=2)]
     broken = read_events(events)
     assert (broken["rounds"], broken["attention"]) == (2, (0.5, 0.25))
     assert read_events([*events, Told(rounds=1)])["rounds"] == 1

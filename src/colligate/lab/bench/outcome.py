@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import traceback
 from collections import Counter
@@ -313,8 +314,10 @@ def read_events(events: Iterable[Event]) -> dict[str, Any]:
         if isinstance(number := getattr(event, "round", None), int):
             begun = max(begun or 0, number)
         signals = getattr(event, "signals", None)
-        if isinstance(signals, Mapping) and signals.get("attention"):
-            found.setdefault("attention", tuple(signals["attention"]))
+        if isinstance(signals, Mapping):
+            attention = tuple(map(float, signals.get("attention", ())))
+            if attention and all(map(math.isfinite, attention)):  # a row can hold no other
+                found.setdefault("attention", attention)
     return {
         "retrieved": list(retrieved),
         "stages": {stage: tuple(documents) for stage, documents in stages.items()},
