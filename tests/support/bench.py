@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.lab.bench.metrics import Backends
-from colligate.lab.bench.metrics.groups import JudgeReads
+from colligate.lab.bench.metrics.groups import read_by_judge
 from colligate.lab.bench.outcome import ROWS, Outcome, Piece, Row
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Candidate, Question, QuestionReading, QuestionTask
@@ -219,15 +219,12 @@ QUESTIONS = {
 }
 
 
-class Always:
-    """Entails everything."""
-
-    name = "always"
-
-    async def entails(self, premise: str, hypothesis: str) -> bool:
-        return True
+async def entail_all(premise: str, hypothesis: str) -> bool:
+    return True
 
 
 def backends() -> Backends:
     judge = ScriptedModel(lambda call: "Yes [[90]]")
-    return Backends(judge=judge, nli=Always(), qa=JudgeReads(ScriptedModel(lambda call: "1932")))
+    return Backends(
+        judge=judge, nli=entail_all, qa=read_by_judge(ScriptedModel(lambda call: "1932"))
+    )

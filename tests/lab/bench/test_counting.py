@@ -1,11 +1,15 @@
-"""What counts for a row that lacks a metric which the others of its strategy have."""
+"""What events tell of an answer, and what counts for a row that lacks a metric of the others."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from colligate.core import Event
 from colligate.lab.bench.metrics.evidence import CUTS, evidence_measures
-from colligate.lab.bench.outcome import Outcome, Piece, Row
+from colligate.lab.bench.outcome import Outcome, Piece, Row, read_events
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.tables import collect_values
 
@@ -26,6 +30,28 @@ def row(
 ) -> Row:
     measures = metrics if metrics is not None else evidence_measures(QUESTION, outcome)
     return Row("d", question, strategy, "?", ("y",), outcome, measures)
+
+
+@dataclass(frozen=True)
+class Told(Event):
+    """An event of a method of one's own."""
+
+    rounds: Any = None
+    round: Any = None
+    signals: Any = None
+
+    def line(self) -> str:
+        return "told"
+
+
+def test_rounds_and_attention_are_those_that_a_method_reports() -> None:
+    weighed = Told(signals={"attention": (0.5, 0.25)})
+    lost = Told(signals={"attention": (math.nan, 0.5)})
+    events = [Told(signals="none"), lost, Told(round=1), weighed, Told(round=2)]
+    broken = read_events(events)
+    assert (broken["rounds"], broken["attention"]) == (2, (0.5, 0.25))
+    assert read_events([*events, Told(rounds=1)])["rounds"] == 1
+    assert "attention" not in read_events([])
 
 
 def test_what_broke_before_a_stage_kept_no_gold_in_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import MissingPath, UsageError
-from colligate.lab.bench.provenance import RUN, Provenance, read_provenance
+from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.suites import parse_suite
 from colligate.lab.jobs.identity import ModelRecord
 from colligate.lab.jobs.job import Invocation
@@ -33,11 +33,11 @@ BEGUN = Provenance(
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     with pytest.raises(MissingPath, match=r"is not a run: it has no run.json"):
-        read_provenance(tmp_path)
+        RUN.read(tmp_path)
     RUN.write(tmp_path, BEGUN)
 
-    assert read_provenance(tmp_path) == BEGUN
-    assert read_provenance(tmp_path).parsed_suite().title == "T"
+    assert RUN.read(tmp_path) == BEGUN
+    assert RUN.read(tmp_path).parsed_suite().title == "T"
     assert [file.name for file in tmp_path.iterdir()] == [RUN.name]
 
 
@@ -53,7 +53,7 @@ def test_what_another_version_wrote_is_left_out(tmp_path: Path) -> None:
     )
     (tmp_path / RUN.name).write_text(json.dumps(whole), "utf-8")
 
-    read = read_provenance(tmp_path)
+    read = RUN.read(tmp_path)
 
     assert read == replace(BEGUN, suite_text=text)
     assert [each.file for each in read.parsed_suite().datasets] == ["f"]

@@ -9,7 +9,7 @@ from colligate.core.parameters import set_parameters
 from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
-from colligate.lab.bench.outcome import collect_counts
+from colligate.lab.bench.outcome import read_events
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
@@ -358,7 +358,7 @@ async def test_queries_that_find_nothing_new_are_counted(learn):
     }
     for own, queries in (({}, 3), ({"no_entities": True}, 1)):
         _, run, _ = await learn(World(Entities=twice), rounds=1, **own)
-        counts = collect_counts(event for _, event in run.trace.events)
+        counts = read_events(event for _, event in run.trace.events)["counts"]
         assert counts["queries"] == queries
         assert counts["redundant_queries"] == (queries == 3)
     thoughts = iter("abc")

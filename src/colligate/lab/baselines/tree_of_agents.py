@@ -65,7 +65,7 @@ class TreeOfAgents(Baseline):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, explore, decide, vote, read."""
-        agents = await self._make_agents(_Asking(question, run, self.reply_tokens))
+        agents = await self._make_agents(question, run)
         with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(agent.perceive() for agent in agents)
             if len(agents) > 1 and self.helpers:
@@ -75,9 +75,8 @@ class TreeOfAgents(Baseline):
         notes = _render_votes(agents, winners)
         return await run.read(question, _show(winners), form=self.form, notes=notes)
 
-    async def _make_agents(self, asking: _Asking) -> list[_Agent]:
+    async def _make_agents(self, question: str, run: Run) -> list[_Agent]:
         """Return an agent for each part of all documents, in their order."""
-        run = asking.run
         passages: list[Passage] = []
         for info in await run.sources.documents():
             document = await run.document(info.id)
@@ -85,30 +84,9 @@ class TreeOfAgents(Baseline):
             passages += [document.passage(span) for span in spans]
         parts = _cut_parts([estimate_tokens(passage.text) for passage in passages], self.agents)
         return [
-            _Agent(number, passages[part.start : part.stop], asking)
+            _Agent(number, passages[part.start : part.stop], question, run, self.reply_tokens)
             for number, part in enumerate(parts, 1)
         ]
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """Asks models about one question."""
-
-    question: str
-    run: Run
-    reply_tokens: int
-
-    async def __call__(
-        self, instruction: str, schema: type[T], *shown: str, role: Role = Role.WORKER
-    ) -> T | None:
-        return await try_structured(
-            build_messages(instruction, *shown, render_question(self.question)),
-            schema,
-            self.run,
-            max_tokens=self.reply_tokens,
-            warning="an agent's reply counts for nothing",
-            role=role,
-        )
 
 
 Opinion = tuple[Sequence[str], str]
@@ -124,7 +102,9 @@ class _Agent:
 
     number: int
     part: list[Passage]
-    ask: _Asking
+    question: str
+    run: Run
+    reply_tokens: int
     findings: list[str] = field(default_factory=list)
     answer: str = ""
     grounds: list[Passage] = field(default_factory=list)
@@ -140,6 +120,19 @@ class _Agent:
     def vote(self) -> str:
         """Its decision; the answer of its own part if it made none."""
         return self.result or self.answer
+
+    async def ask(
+        self, instruction: str, schema: type[T], *shown: str, role: Role = Role.WORKER
+    ) -> T | None:
+        """Ask a model about the question."""
+        return await try_structured(
+            build_messages(instruction, *shown, render_question(self.question)),
+            schema,
+            self.run,
+            max_tokens=self.reply_tokens,
+            warning="an agent's reply counts for nothing",
+            role=role,
+        )
 
     async def perceive(self) -> None:
         """Find evidence and an answer in its own part."""
@@ -180,7 +173,7 @@ class _Agent:
 
     async def _locate(self, statements: Sequence[Statement], part: Sequence[Passage]) -> list[str]:
         """Return the statements that a part supports; their passages are the grounds."""
-        located = await locate_statements(self.ask.question, statements, part, self.ask.run)
+        located = await locate_statements(self.question, statements, part, self.run)
         self.grounds += find_grounds(located, part)
         return [each.sentence for each in located]
 

@@ -133,7 +133,7 @@ def _compare_sides(
     for dataset in first.results.datasets:
         rows = [side.results.rows_of(dataset, side.strategy) for side in (first, second)]
         measured = [{name for row in each for name in row.metrics} for each in rows]
-        columns = [column.metric for column in first.results.suite.columns_of(dataset)]
+        columns = [each.metric for each in first.results.suite.columns if each.dataset == dataset]
         main = [name for name in (*columns, *MAIN) if name in measured[0] & measured[1]][:1]
         for metric in metrics or main:
             one, other = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import traceback
 from collections import Counter
@@ -256,11 +257,10 @@ async def observe(
     run: Run, usage: UsageReport, answer: Answer | None = None, error: str = ""
 ) -> Outcome:
     """Return the outcome of a run: its answer, or why it failed and how far it came."""
-    events = [event for _, event in run.trace.events]
     given = answer if answer is not None and answer.found else None
     text, short = (given.text, given.short or "") if given else ("", "")
-    said = next((e for e in reversed(events) if isinstance(e, Said) and (e.text or e.short)), None)
-    retrieved = collect_retrieved(events)
+    told = read_events(event for _, event in run.trace.events)
+    retrieved = told.pop("retrieved")
     names = dict.fromkeys(span.document_id for span in retrieved)
     depths = [_measure_depth(await run.document(name)) for name in names]
     in_view = await run.sources.documents()
@@ -273,26 +273,59 @@ async def observe(
         citations=tuple([await _cut(run, each.span, each.answer_spans) for each in cited]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in retrieved]),
-        stages=collect_stages(events),
-        rounds=collect_rounds(events),
-        said=said.text if said else text,
-        said_short=said.short if said else short,
-        ratings=collect_ratings(events),
-        counts=collect_counts(events),
-        attention=next((a for e in events if (a := _find_attention(e))), ()),
-        passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
         depth=fmean(depths) if depths else 0.0,
         view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys([*run.warnings, *(answer.warnings if answer else ())])),
         error=error,
+        **{"said": text, "said_short": short, **told},
     )
 
 
-def _find_attention(event: Event) -> tuple[float, ...]:
-    signals = getattr(event, "signals", None)
-    return tuple(signals.get("attention", ())) if isinstance(signals, Mapping) else ()
+def read_events(events: Iterable[Event]) -> dict[str, Any]:
+    """Return what events tell of an answer, by the fields of its outcome (docs/bench.md).
+
+    Spans retrieved and documents of a stage come once, in the order in which they were first found.
+    The last score of a document counts, as do the last reply, passages and `rounds`. A loop that
+    failed before it reported these has as many rounds as it began: the highest `round`.
+    """
+    retrieved: dict[Span, None] = {}
+    stages: dict[str, dict[str, None]] = {}
+    ratings: dict[str, dict[str, float]] = {}
+    counts: Counter[str] = Counter()
+    ended: int | None = None
+    begun: int | None = None
+    found: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, Retrieved):
+            retrieved.update(dict.fromkeys(event.spans))
+        elif isinstance(event, Assembled):
+            found["passages"] = event.texts
+        elif isinstance(event, Said) and (event.text or event.short):
+            found |= {"said": event.text, "said_short": event.short}
+        for stage, documents in event.stage.items():
+            stages.setdefault(stage, {}).update(dict.fromkeys(documents))
+        for name, scores in event.ratings.items():
+            ratings.setdefault(name, {}).update(scores)
+        counts.update(event.counts)
+        if isinstance(number := getattr(event, "rounds", None), int):
+            ended = number
+        if isinstance(number := getattr(event, "round", None), int):
+            begun = max(begun or 0, number)
+        signals = getattr(event, "signals", None)
+        if isinstance(signals, Mapping):
+            attention = tuple(map(float, signals.get("attention", ())))
+            if attention and all(map(math.isfinite, attention)):  # a row can hold no other
+                found.setdefault("attention", attention)
+    return {
+        "retrieved": list(retrieved),
+        "stages": {stage: tuple(documents) for stage, documents in stages.items()},
+        "ratings": ratings,
+        "counts": dict(counts),
+        "rounds": begun if ended is None else ended,
+        **found,
+    }
 
 
 CHARACTERS_A_TOKEN = 4  # about, of English
@@ -308,51 +341,6 @@ def _measure_depth(document: Document) -> int:
         counts = node.kind is Kind.SECTION and node.heading is not None and not title
         levels[node.id] = above + counts
     return 2 + max(levels)
-
-
-def collect_retrieved(events: Iterable[Event]) -> list[Span]:
-    """Return what searches returned, each place once, in the order in which it was first found."""
-    found = (event.spans for event in events if isinstance(event, Retrieved))
-    return list(dict.fromkeys(span for spans in found for span in spans))
-
-
-def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
-    """Return the documents left after each stage of a strategy, by its name (docs/bench.md)."""
-    made: dict[str, list[str]] = {}
-    for event in events:
-        for stage, documents in event.stage.items():
-            made.setdefault(stage, []).extend(documents)
-    return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
-
-
-def collect_rounds(events: Iterable[Event]) -> int | None:
-    """Return the field `rounds` of the last event that has it; None without one.
-
-    A loop that failed before it reported them has as many as it began: the highest `round`.
-    """
-    events = list(events)
-    ended, begun = (
-        [n for event in events if isinstance(n := getattr(event, name, None), int)]
-        for name in ("rounds", "round")
-    )
-    return ended[-1] if ended else max(begun, default=None)
-
-
-def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:
-    """Return what documents were scored, by the score's name; the last score of one counts."""
-    made: dict[str, dict[str, float]] = {}
-    for event in events:
-        for name, scores in event.ratings.items():
-            made.setdefault(name, {}).update(scores)
-    return made
-
-
-def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
-    """Return the sums of the numbers that events report, by name."""
-    sums: Counter[str] = Counter()
-    for event in events:
-        sums.update(event.counts)
-    return dict(sums)
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

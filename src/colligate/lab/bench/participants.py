@@ -16,12 +16,12 @@ from colligate.lab.bench.metrics.catalogue import require_groups
 from colligate.lab.bench.metrics.groups import (
     Backends,
     Entails,
-    JudgeEntails,
-    JudgeReads,
     MissingBackend,
     Reads,
-    TrainedEntails,
-    open_trained_reader,
+    entail_by_judge,
+    entail_by_trained,
+    read_by_judge,
+    read_by_trained,
 )
 from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
@@ -204,6 +204,6 @@ async def _open_backends(
             raise UsageError(f"--{what} {JUDGE} needs a judge", "none is named", "name a --judge")
         return of_judge(paid)
 
-    nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
-    qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, open_trained_reader)
+    nli: Entails | None = await open_backend("nli", names.nli, entail_by_judge, entail_by_trained)
+    qa: Reads | None = await open_backend("qa", names.qa, read_by_judge, read_by_trained)
     return Backends(paid, nli, qa)

@@ -79,11 +79,6 @@ class Provenance:
 RUN = RecordFile("run.json", Provenance, "a run", "colligate bench run --out")
 
 
-def read_provenance(folder: Path) -> Provenance:
-    """Read what the run in a folder was made with. Blocks."""
-    return RUN.read(folder)
-
-
 def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     both = [file for file in before.data if file in now.data]
     yield from list_differences(

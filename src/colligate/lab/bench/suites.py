@@ -64,10 +64,6 @@ class Suite(_Part):
             raise UsageError(f"{self.name} has no data set {name!r}", "", hint)
         return known[name]
 
-    def columns_of(self, dataset: str) -> list[Column]:
-        """Return the columns of one data set."""
-        return [column for column in self.columns if column.dataset == dataset]
-
 
 @dataclass(frozen=True)
 class Dataset(_Part):

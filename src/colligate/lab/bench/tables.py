@@ -28,7 +28,7 @@ from colligate.errors import ColligateError
 from colligate.lab.bench.metrics.catalogue import find_group, higher_is_better
 from colligate.lab.bench.outcome import Row, read_rows
 from colligate.lab.bench.plan import Plan
-from colligate.lab.bench.provenance import read_provenance
+from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.significance import (
     FEWEST,
     Difference,
@@ -73,7 +73,7 @@ class RunResults:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.provenance = read_provenance(directory)
+        self.provenance = RUN.read(directory)
         self.suite = self.provenance.parsed_suite()
         self.rows = read_rows(directory)
         self._totals = read_totals(directory, self.rows)

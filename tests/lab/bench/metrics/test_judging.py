@@ -6,7 +6,7 @@ import pytest
 
 from colligate.errors import MissingCapability, ModelError
 from colligate.lab.bench.metrics.alce import claim_recall, disambiguation_scores
-from colligate.lab.bench.metrics.groups import JudgeEntails, JudgeReads, TrainedEntails
+from colligate.lab.bench.metrics.groups import entail_by_judge, entail_by_trained, read_by_judge
 from colligate.lab.bench.metrics.judging import (
     implies,
     loong_official,
@@ -58,7 +58,7 @@ async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
     score = Completion("Rating: [[7]]. And", finish_reason="length")
     assert (await loong_spd(question, SAID, ScriptedModel([score])) or {})["loong_spd"] == 7
     with pytest.raises(ModelError, match="read nothing"):
-        await JudgeReads(ScriptedModel([Completion("", finish_reason="length")])).read("?", "text")
+        await read_by_judge(ScriptedModel([Completion("", finish_reason="length")]))("?", "text")
 
 
 async def test_a_prediction_cannot_speak_to_the_judge() -> None:
@@ -112,19 +112,18 @@ async def test_the_two_protocols_ask_differently() -> None:
     assert "Order counts only" not in asked(model)[0]
 
 
-async def test_entailment_by_odds_is_named_as_such() -> None:
+async def test_entailment_by_odds() -> None:
     def odds(messages: Sequence[Message], labels: Sequence[str], forced: str) -> LabelOdds:
         yes = 0.9 if "<statement>it rained</statement>" in messages[-1].content else 0.2
         return LabelOdds({"Yes": yes, "No": 1 - yes}, mass=1.0)
 
-    nli = JudgeEntails(ScriptedModel(name="small", labels=odds))
-    assert "small" in nli.name
+    nli = entail_by_judge(ScriptedModel(name="small", labels=odds))
     question = Question("q", "?", claims=("it rained", "it snowed"))
     said = Outcome("It rained [1].\nx", found=True)
     assert await claim_recall(question, said, nli) == {"claim_recall": 0.5}
     assert await claim_recall(question, Outcome(), nli) == {"claim_recall": 0}
     with pytest.raises(MissingCapability, match="odds of Yes and No"):
-        JudgeEntails(ScriptedModel())
+        entail_by_judge(ScriptedModel())
 
 
 async def test_what_a_reader_finds_for_each_reading() -> None:
@@ -138,8 +137,7 @@ async def test_what_a_reader_finds_for_each_reading() -> None:
         QuestionReading("where?", ("Paris",)),
         QuestionReading("who?", ("Ann",)),
     )
-    reader = JudgeReads(ScriptedModel(reply, name="small"))
-    assert "small" in reader.name
+    reader = read_by_judge(ScriptedModel(reply, name="small"))
     question = Question("q", "?", readings=readings)
     said = Outcome("Ann Lee, 1932 [1].", found=True)
     found = await disambiguation_scores(question, said, reader) or {}
@@ -160,8 +158,7 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
             return "1" if "it rained" in end else "10"
 
     monkeypatch.setattr("colligate.lab.baselines.encoders.get_seq2seq", lambda name: T5())
-    nli = TrainedEntails("google/t5_xxl_true_nli_mixture")
-    assert nli.name == "google/t5_xxl_true_nli_mixture"
+    nli = entail_by_trained("google/t5_xxl_true_nli_mixture")
     question = Question("q", "?", claims=("it rained", "it snowed"))
     found = await claim_recall(question, Outcome("Wet.", found=True), nli)
     assert found == {"claim_recall": 0.5}

@@ -53,7 +53,7 @@ async def disambiguation_scores(question: Question, outcome: Outcome, qa: Reads)
         return None
     output, readings, exact, f1 = prepare_alce(take_whole(outcome)), question.readings, 0, 0.0
     for reading in readings if output else ():
-        said = await qa.read(reading.question, output)
+        said = await qa(reading.question, output)
         exact += any(normalise_squad(said) == normalise_squad(gold) for gold in reading.answers)
         f1 += f1_alce(said, reading.answers)
     return {
@@ -133,7 +133,7 @@ async def claim_recall(question: Question, outcome: Outcome, nli: Entails) -> Me
     if not question.claims:
         return None
     output = prepare_alce(take_whole(outcome))
-    entailed = [await nli.entails(output, each) for each in question.claims] if output else []
+    entailed = [await nli(output, each) for each in question.claims] if output else []
     return {"claim_recall": sum(entailed) / len(question.claims)}
 
 

@@ -50,12 +50,20 @@ def measure_said(question: Question, outcome: Outcome) -> Measures | None:
         short=outcome.said_short,
         found=bool(outcome.said or outcome.said_short),
     )
+    found = _take(_SAID, question, said)
+    return {f"said_{name}": value for name, value in found.items()} or None
+
+
+def _take(
+    wanted: Mapping[MetricGroup, Sequence[str]], question: Question, outcome: Outcome
+) -> dict[str, float]:
+    """Return these metrics of groups that ask no model, as far as they apply."""
     found = {}
-    for group, names in _SAID.items():
+    for group, names in wanted.items():
         assert group.compute is not None
-        measures = group.compute(question, said) or {}
-        found.update({f"said_{name}": measures[name] for name in names if name in measures})
-    return found or None
+        measures = group.compute(question, outcome) or {}
+        found.update({name: measures[name] for name in names if name in measures})
+    return found
 
 
 SAID = MetricGroup("said", measure_said)
@@ -81,32 +89,22 @@ def name_band(value: float, limits: Sequence[float]) -> str:
 def _measure_by_depth(question: Question, outcome: Outcome) -> Measures | None:
     if not outcome.depth:
         return None
-    band = name_band(outcome.depth, DEPTHS)
-    found = _rename(_find_main(question, outcome), "depth", band)
-    return {"retrieved_depth": outcome.depth, **found}
+    end = f"depth_{name_band(outcome.depth, DEPTHS)}"
+    found = _take(_MAIN, question, outcome)
+    return {"retrieved_depth": outcome.depth, **{f"{n}_{end}": v for n, v in found.items()}}
 
 
 def _measure_by_length(question: Question, outcome: Outcome) -> Measures | None:
     if not outcome.view_tokens:
         return None
-    band = name_band(outcome.view_tokens, LENGTHS)
-    found = {**_find_main(question, outcome)}
-    if flashrag := FLASHRAG.compute and FLASHRAG.compute(question, outcome):
-        found["f1_flashrag"] = flashrag["f1_flashrag"]
-    return {"view_tokens": float(outcome.view_tokens), **_rename(found, "length", band)}
+    end = f"length_{name_band(outcome.view_tokens, LENGTHS)}"
+    found = _take({**_MAIN, FLASHRAG: ("f1_flashrag",)}, question, outcome)
+    measured = {f"{name}_{end}": value for name, value in found.items()}
+    return {"view_tokens": float(outcome.view_tokens), **measured}
 
 
-def _find_main(question: Question, outcome: Outcome) -> Mapping[str, float]:
-    """Return STR-EM of a question with readings, containment of a short one."""
-    for group, metric in ((ALCE_ASQA, "str_em"), (SHORT, "containment")):
-        found = group.compute(question, outcome) if group.compute else None
-        if found and metric in found:
-            return {metric: found[metric]}
-    return {}
-
-
-def _rename(found: Mapping[str, float], what: str, band: str) -> dict[str, float]:
-    return {f"{metric}_{what}_{band}": value for metric, value in found.items()}
+# Of a question with readings, and of a short one.
+_MAIN = {ALCE_ASQA: ("str_em",), SHORT: ("containment",)}
 
 
 BY_DEPTH = MetricGroup("by_depth", _measure_by_depth, neutral=("retrieved_depth",))

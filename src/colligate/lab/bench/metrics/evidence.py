@@ -250,7 +250,7 @@ async def nli_citation_measures(_: Question, outcome: Outcome, nli: Entails) -> 
         pieces = [outcome.citations[mark - 1] for mark in each.marks[:AT_MOST]]
         given += len(pieces)
         claim = remove_citation_marks(each.text)
-        if await nli.entails(_join(pieces), claim):
+        if await nli(_join(pieces), claim):
             supported += 1
             precise += await _count_needed(pieces, claim, nli)
     return {
@@ -266,8 +266,8 @@ async def _count_needed(pieces: Sequence[Piece], claim: str, nli: Entails) -> in
     needed = 0
     for place, piece in enumerate(pieces):
         others = [*pieces[:place], *pieces[place + 1 :]]
-        alone = await nli.entails(_join([piece]), claim)
-        needed += alone or not await nli.entails(_join(others), claim)
+        alone = await nli(_join([piece]), claim)
+        needed += alone or not await nli(_join(others), claim)
     return needed
 
 
