@@ -119,17 +119,6 @@ def test_a_library_on_tables_is_made_listed_copied_and_erased(
     assert run("library", "copy", tables, copied) == f"2 documents copied to {copied}\n"
     assert (copied / "catalogue.sqlite").exists()
     assert json.loads(run("library", "list", "--library", copied, "--json")) == listed
-    assert run("library", "snapshot", "spring", *named) == "kept as spring\n"
     run("library", "remove", listed[0]["id"], *named)
-    assert "delete them with" in run("library", "erase", *named, fails=True)
-    restored = f"restored spring: 2 documents in {tables}\n"
-    assert run("library", "restore", "spring", *named) == restored
-    assert json.loads(run("library", "list", *named, "--json")) == listed
-    run("library", "remove", listed[0]["id"], *named)
-    assert run("library", "snapshot", *named) == "spring\n"
-    assert run("library", "snapshot", "spring", "--delete", *named) == "deleted spring\n"
-    assert "keeps no older versions" in run(
-        "library", "snapshot", "spring", "--library", copied, fails=True
-    )
     assert run("library", "erase", *named) == "erased: nothing of removed documents is left\n"
     assert run("library", "verify", *named) == "the library is whole\n"
