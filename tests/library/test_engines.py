@@ -27,7 +27,7 @@ from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
 from colligate.library.store import LOCK_FILE, make_library
 from support.documents import text_pdf
-from support.embedders import Interrupted, WordEmbedder
+from support.embedders import Interrupted
 
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
@@ -186,28 +186,6 @@ async def test_the_same_question_finds_the_same_passages(
         await change("add", [DOCS / name for name in ("guide.md", "server.md", "strategies.md")])
         await change("add", late)  # the index is older
         await change("remove", [DOCS / "server.md"])
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("to", ["sqlite", "lance"])
-async def test_a_copy_finds_the_same_and_reads_nothing(
-    open_library, folder, write_records, tmp_path, to
-):
-    write_records("folder-of-records/a.jsonl", a="Fish.", b="Rivers.")
-    async with open_library() as library:
-        await library.add(folder)
-        silent = WordEmbedder()
-        async with AsyncLibrary(tmp_path / "copy", embedder=silent, engine=to) as copy:
-            assert await library.copy_to(copy) == 5
-            assert await find(copy) == await find(library)
-            assert [i.id for i in await copy.documents()] == [
-                i.id for i in await library.documents()
-            ]
-            assert len((await copy.add(folder)).unchanged) == 4
-            assert await copy.verify() == []
-            with pytest.raises(UsageError, match="it has documents"):
-                await library.copy_to(copy)
-        assert silent.passages == []
 
 
 @pytest.mark.parametrize("engine", ["lance"])

@@ -1,10 +1,9 @@
-"""`colligate library`: list, show, remove and verify documents; erase, copy."""
+"""`colligate library`: list, show, remove, verify and erase documents."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +20,7 @@ from colligate.cli.display import (
 )
 from colligate.errors import UsageError
 
-app = typer.Typer(help="List, show, remove, verify documents; erase, copy a library.")
+app = typer.Typer(help="List, show, remove, verify and erase documents.")
 
 
 @command(app, "list")
@@ -154,36 +153,6 @@ async def library_erase_command(
     if not left:
         print_result("erased: nothing of removed documents is left")
     return FAULT if left else ANSWERED
-
-
-@command(app, "copy")
-async def library_copy_command(
-    source: Annotated[
-        Path, typer.Argument(metavar="LIBRARY", help="A folder or s3://.", show_default=False)
-    ],
-    target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="NEW",
-            help="The new library: an empty folder, or one that does not exist.",
-            show_default=False,
-        ),
-    ],
-    *,
-    kept_in: options.LibraryEngine = None,
-    wait: options.Wait = 30.0,
-) -> int:
-    """Copy a library to another place or engine; nothing is read or embedded again."""
-    from colligate.core.events import pluralize
-    from colligate.library.library import AsyncLibrary
-
-    async with (
-        AsyncLibrary(source, wait=wait) as library,
-        AsyncLibrary(target, wait=wait, engine=kept_in) as new,
-    ):
-        count = await library.copy_to(new)
-    print_result(f"{pluralize(count, 'document')} copied to {new.uri}")
-    return ANSWERED
 
 
 @command(app, "verify")

@@ -18,12 +18,7 @@ from colligate.concurrency import in_thread
 from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
 from colligate.errors import LibraryDamaged, ModelError, UsageError
-from colligate.library.catalogue import (
-    Catalogue,
-    copy_catalogue,
-    copy_passages,
-    resolve_path,
-)
+from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.damage import Damage, find_damage
 from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
 from colligate.library.ingest import (
@@ -362,33 +357,6 @@ class AsyncLibrary(View):
             await in_thread(partial(catalogue.checkpoint, erase=True))
             self._searcher.clear_cache()
             return await in_thread(self._store.list_leftovers)
-
-    async def copy_to(self, other: AsyncLibrary) -> int:
-        """Copy everything into an empty library, and return the number of documents.
-
-        Nothing is read or embedded again. What a server keeps beside the library, and what was
-        fetched, stays here.
-
-        Raises:
-            UsageError: there is nothing to copy, or the other library has documents.
-        """
-        catalogue = await self._store.open_catalogue()
-        if catalogue.database.in_memory:
-            raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
-        index = await self._store.open_index()
-        async with other._change():
-            target = await other._store.lock_catalogue()
-            if await in_thread(target.files):
-                raise UsageError(
-                    f"cannot copy to {other.uri}", "it has documents", "name a new one"
-                )
-            await in_thread(copy_catalogue, catalogue, target)
-            dimension = await in_thread(catalogue.meta, "dimension")
-            if index is not None and dimension is not None:
-                passages = await other._store.open_index(int(dimension))
-                assert passages is not None
-                await in_thread(copy_passages, (catalogue, index), (target, passages))
-            return len(await in_thread(target.numbers))
 
     async def close(self) -> None:
         """Close everything once searches under way have ended. Safe to call twice."""

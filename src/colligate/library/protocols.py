@@ -39,9 +39,6 @@ class PassageStore(Protocol):
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score, best first."""
 
-    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
-        """Return all that is stored of the passages of these documents, in order."""
-
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
 

@@ -301,10 +301,8 @@ def open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySto
     there = (each for each, name in ENGINES.items() if (path / name).exists())
     made = "lance" if uri else next(there, None)
     if engine and made not in (None, engine):
-        hint = "name another --library, or copy it with `colligate library copy`"
-        raise UsageError(
-            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
-        )
+        why = f"it was made with {made}"
+        raise UsageError(f"cannot open {uri or path} with {engine}", why, "name another --library")
     chosen = made or engine
     if chosen in plugins("stores"):
         store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
