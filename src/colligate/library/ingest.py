@@ -42,7 +42,7 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.parsing import DEFAULT_READER, ParserPool
-from colligate.library.protocols import Cluster, FileRecord, Parsers, ReadFile
+from colligate.library.protocols import Cluster, FileRecord, ReadFile
 from colligate.library.sources import cut_passages
 from colligate.library.web import fetch, find_fetched, parse_address
 
@@ -199,7 +199,6 @@ class Ingestion:
             jobs += await in_thread(self._compare_all, files[at : at + _TOGETHER], result)
         if not jobs:
             return
-        parsers: Parsers
         if self._cluster:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
@@ -294,7 +293,7 @@ class Ingestion:
         result.failed.append((job.path, error))
         result.failed_before.add(job.path)
 
-    def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
+    def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
         read: Reading | None = outcome.reading
