@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self
@@ -17,9 +18,8 @@ from typing_extensions import Unpack
 from colligate.concurrency import in_thread
 from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
-from colligate.errors import LibraryDamaged, ModelError, UsageError
+from colligate.errors import LibraryDamaged, ModelError, SpanError, UsageError
 from colligate.library.catalogue import Catalogue, resolve_path
-from colligate.library.damage import Damage, find_damage
 from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
 from colligate.library.ingest import (
     Ingested,
@@ -318,10 +318,10 @@ class AsyncLibrary(View):
             catalogue = await self._lock_existing(report)
             try:
                 index = await self._store.open_index()
-                damage = await in_thread(find_damage, catalogue, index)
+                damage = await in_thread(_find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                damage = await in_thread(find_damage, catalogue, None)
+                damage = await in_thread(_find_damage, catalogue, None)
                 damage.problems.append(str(error))
                 if repair:
                     async with self._searcher.pause():
@@ -457,7 +457,7 @@ class AsyncLibrary(View):
         self,
         catalogue: Catalogue,
         index: PassageStore | None,
-        damage: Damage,
+        damage: _Damage,
         report: ProgressCallback,
     ) -> None:
         if index is not None:
@@ -498,3 +498,61 @@ def _remove_passages(of: tuple[Catalogue, PassageStore], documents: list[int]) -
     index.remove(documents)
     removed = max(0, before - index.count())  # others may add meanwhile
     return removed, len(catalogue.passage_numbers(DocumentState.REMOVING)) - removed
+
+
+# What is wrong in a library
+
+
+@dataclass
+class _Damage:
+    """Problems in lines for a person, and in numbers for the repair."""
+
+    problems: list[str]
+    unindexed: list[int] = field(default_factory=list)  # documents
+    orphans: list[int] = field(default_factory=list)  # passages of the index without a document
+    damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
+
+
+def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
+    """Check the catalogue against itself and the index, which is None if nothing was indexed."""
+    damage = _Damage(catalogue.check())
+    for document_id, number in catalogue.numbers().items():
+        if why := _check_document(catalogue, number):
+            damage.problems.append(f"document {document_id}: {why}")
+            damage.damaged.append(number)
+    if index is None:
+        return damage
+    present = index.passages()  # read first: another process may write meanwhile
+    expected = catalogue.passage_numbers(DocumentState.INDEXED)
+    pending = catalogue.passage_numbers(DocumentState.PENDING)
+    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
+    missing = Counter(
+        document for passage, document in expected.items() if present.get(passage) != document
+    )
+    for document, count in sorted(missing.items()):
+        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
+        damage.problems.append(line)
+    damage.unindexed = sorted(missing)
+    damage.orphans = sorted(present.keys() - expected.keys() - pending.keys())
+    if damage.orphans:
+        line = f"the index has {len(damage.orphans)} passages that belong to no document"
+        damage.problems.append(line)
+    return damage
+
+
+def _check_document(catalogue: Catalogue, number: int) -> str:
+    try:
+        document = catalogue.document(number)
+    except (SpanError, ValueError, TypeError) as error:
+        return f"its tree cannot be read ({error})"
+    if document is None:
+        return ""  # removed a moment ago
+    root = document.tree.root.span
+    if document.digest != catalogue.digest(number):
+        return "its text is not the text that was stored"
+    if (root.start, root.end) != (0, len(document.text)):
+        return "its tree does not cover its text"
+    for passage in catalogue.passages_of(number):
+        if not 0 <= passage.start <= passage.end <= len(document.text):
+            return f"passage {passage.start}-{passage.end} reaches beyond its text"
+    return ""
