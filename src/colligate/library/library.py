@@ -102,7 +102,7 @@ class AsyncLibrary(View):
         place = resolve_default_path(name) if path is None else path
         if unknown := reading.keys() - ReadOptions.__annotations__.keys():
             raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
-        if isinstance(chunker := reading.get("chunker"), str):
+        if chunker := reading.get("chunker"):
             parse_chunker(chunker)
         self._store = open_store(place, wait, engine)
         self.path = self._store.path
