@@ -128,9 +128,9 @@ class Ingested:
 class Progress:
     """How far `AsyncLibrary.add` is.
 
-    `phase` is "waiting" (for another process, described in `file`), "fetching" (bytes of a web
-    address), "comparing" (many files with their records), "reading" (files), "pulling" (bytes of an
-    embedder), "embedding" (passages; `total` grows while files are still read) or "optimising".
+    `phase` is "fetching" (bytes of a web address), "comparing" (many files with their records),
+    "reading" (files), "pulling" (bytes of an embedder), "embedding" (passages; `total` grows while
+    files are still read) or "optimising".
     `file` is the file in work.
     """
 

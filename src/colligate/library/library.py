@@ -201,7 +201,7 @@ class AsyncLibrary(View):
         await in_thread(require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
-            catalogue = await self._lock_catalogue(report)
+            catalogue = await self._store.lock_catalogue()
             ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
@@ -281,7 +281,7 @@ class AsyncLibrary(View):
         async with self._change():
             if searchable and await in_thread(self._store.is_written_elsewhere):
                 return 0
-            catalogue = await self._lock_catalogue(report)
+            catalogue = await self._store.lock_catalogue()
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
@@ -297,7 +297,7 @@ class AsyncLibrary(View):
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._change():
-            catalogue = await self._lock_existing(_ignore)
+            catalogue = await self._lock_existing()
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
@@ -315,7 +315,7 @@ class AsyncLibrary(View):
         """
         report = on_progress or _ignore
         async with self._change():
-            catalogue = await self._lock_existing(report)
+            catalogue = await self._lock_existing()
             try:
                 index = await self._store.open_index()
                 damage = await in_thread(_find_damage, catalogue, index)
@@ -375,15 +375,10 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
-        return await self._store.lock_catalogue(
-            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
-        )
-
-    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+    async def _lock_existing(self) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
+        return catalogue if catalogue.database.in_memory else await self._store.lock_catalogue()
 
     async def _index(
         self,

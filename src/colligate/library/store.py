@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,8 +42,6 @@ FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
 LOCK_FILE = "adding"
-
-OnWait = Callable[[str], None]
 
 # What may be in a folder that has no catalogue yet.
 _OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
@@ -97,13 +95,10 @@ class LibraryStore:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self, on_wait: OnWait | None = None) -> Catalogue:
-        """Open the catalogue to write in it; make the library if there is none.
-
-        `on_wait` is called once, with a description of a process that has to be waited for.
-        """
+    async def lock_catalogue(self) -> Catalogue:
+        """Open the catalogue to write in it; make the library if there is none."""
         async with self._opening:
-            await self._hold(on_wait)
+            await self._hold()
             catalogue = await in_thread(self._load_catalogue, make=True)
             if catalogue.database.read_only:
                 hint = "name a folder you can write with --library"
@@ -194,7 +189,7 @@ class LibraryStore:
             self._empty = None
         self._lock.release()
 
-    async def _hold(self, on_wait: OnWait | None) -> None:
+    async def _hold(self) -> None:
         """Get ready to write. Several may; to the first one others leave what is pending."""
         await in_thread(self._check_folder)
         await in_thread(self.keep_lock)

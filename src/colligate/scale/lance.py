@@ -32,7 +32,7 @@ from colligate.errors import (
 from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import PassageStore
 from colligate.library.search import SearchStore
-from colligate.library.store import LibraryStore, OnWait
+from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 from colligate.scale.catalogue import LanceCatalogue
 from colligate.scale.index import LanceIndex
@@ -62,9 +62,9 @@ class LanceStore(LibraryStore):
         http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
         self._place = TablesPlace(self.uri, self._is_alone, http)
 
-    async def lock_catalogue(self, on_wait: OnWait | None = None) -> Catalogue:
+    async def lock_catalogue(self) -> Catalogue:
         """Take the lock of a folder, or record in a bucket that this process writes."""
-        catalogue = await super().lock_catalogue(on_wait)
+        catalogue = await super().lock_catalogue()
         if self._in_bucket and not self._writer:
             await in_thread(self._register, catalogue, "")
         return catalogue
@@ -140,7 +140,7 @@ class LanceStore(LibraryStore):
                     "wait; if its machine is gone, `colligate library erase --force`",
                 )
 
-    async def _hold(self, on_wait: OnWait | None) -> None:
+    async def _hold(self) -> None:
         if self._in_bucket:
             if not self._is_checked:
                 make_private_folder(self.path)
@@ -148,14 +148,12 @@ class LanceStore(LibraryStore):
                 self._is_checked = True
         elif not self._lock.is_locked:
             await in_thread(self._check_folder)
-            deadline, why = time.monotonic() + self._wait, "another process is writing it"
+            deadline = time.monotonic() + self._wait
             while not await in_thread(self._try_lock):
                 if time.monotonic() >= deadline:
+                    why = "another process is writing it"
                     hint = "stop it, wait for it with --wait SECONDS, or name another --library"
                     raise LibraryLocked(f"cannot open the library {self.path}", why, hint)
-                if on_wait:
-                    on_wait(why)
-                    on_wait = None
                 await asyncio.sleep(_POLL)
 
     def close(self) -> None:
