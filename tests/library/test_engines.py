@@ -25,7 +25,7 @@ from colligate.errors import (
 )
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
-from colligate.library.store import LOCK_FILE, make_library
+from colligate.library.store import LOCK_FILE
 from support.documents import text_pdf
 from support.embedders import Interrupted
 
@@ -505,7 +505,8 @@ def test_a_store_without_conditional_put_is_refused(bucket, monkeypatch, status,
 
 @pytest.mark.parametrize("engine", ["lance"])
 async def test_a_library_keeps_the_engine_it_was_made_with(place, embedder, folder):
-    make_library(place, "lance")
+    async with AsyncLibrary(place, engine="lance") as library:
+        await library.add([])
     async with AsyncLibrary(place, embedder=embedder) as library:
         await library.add(folder)
     assert {"catalogue.lance", "passages.lance"} <= {each.name for each in place.iterdir()}

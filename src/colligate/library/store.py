@@ -105,12 +105,6 @@ class LibraryStore:
                 raise LibraryError(f"cannot write the library {self.uri}", "it is read-only", hint)
             return catalogue
 
-    def make(self) -> None:
-        """Make an empty library unless there is one, and close it."""
-        self._check_folder()
-        self._load_catalogue(make=True)
-        self.close()
-
     async def lock_to_erase(self, *, force: bool) -> Catalogue:
         """Open the catalogue while no other process writes."""
         return await self.lock_catalogue()
@@ -268,15 +262,6 @@ class LibraryStore:
             db.execute("DELETE FROM words")
             for file in list_vectors(self.path):
                 file.unlink(missing_ok=True)
-
-
-def make_library(path: Path | str, engine: str) -> None:
-    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
-
-    Raises:
-        UsageError: it exists with another engine.
-    """
-    open_store(path, 0.0, engine).make()
 
 
 def open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
