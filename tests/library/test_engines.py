@@ -117,7 +117,8 @@ async def test_copies_records_and_removals(open_library, write, write_records):
         with pytest.raises(UnknownDocument, match="cannot remove nobody"):
             await library.remove(["a", "nobody"])
         assert await library.remove(["b"]) == ["b"]
-        assert (await library.add(oaks)).document_ids == ["a", "b"]
+        again = await library.add(oaks)
+        assert (again.document_ids, again.passages) == (["a", "b"], 1)
         assert (await library.search("acorns", k=1, mode=SearchMode.SPARSE))[0].passage.text
         assert await library.verify() == []
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from colligate.cli import main
 from colligate.errors import ServerFailed
 from colligate.library.library import AsyncLibrary
 from colligate.testing import ScriptedModel
@@ -98,20 +97,3 @@ async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
         await runs.forget(run)
         name, problem = parse_events((await asking).text)[-1]
         assert (name, problem["status"]) == ("problem", 409)
-
-
-async def test_the_command_line_removes_what_a_server_kept(serve, tmp_path):
-    papers = tmp_path / "papers"
-    async with serve(files=FILES) as client:
-        kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]
-        await client.ask(MAT)
-        yard = await client.document("Yard")
-    options = ["--library", str(papers), "--embedder", "static"]
-    assert await asyncio.to_thread(main, ["library", "remove", yard, *options]) == 0
-    left = [file for file in papers.rglob("*") if file.is_file()]
-    assert not any(b"under the mat" in file.read_bytes() for file in left)
-    assert not any(yard.encode() in file.read_bytes() for file in left)
-    assert {file.stem for file in (papers / "runs").iterdir()} == {kept}
-    assert [file.name for file in (papers / "files").rglob("*.*")] == ["b.md"]
-    async with serve() as client:
-        assert [run["id"] for run in await client.listed("runs")] == [kept]
