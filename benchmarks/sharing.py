@@ -34,7 +34,6 @@ from typing import Any
 
 from colligate.errors import ColligateError
 from colligate.library.library import AsyncLibrary
-from colligate.library.store import make_library
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -73,9 +72,8 @@ def kill_writers(place: str, folder: Path, kills: int, files: int, chance: rando
     queries = write_texts(folder / "texts", files, chance)
 
     def start(library: str) -> subprocess.Popen[bytes]:
-        make_library(library, "lance")
         command = [sys.executable, "-m", "colligate", "index", str(folder / "texts")]
-        where = ["--library", library, "--embedder", "static"]
+        where = ["--library", library, "--engine", "lance", "--embedder", "static"]
         return subprocess.Popen(command + where, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     began = time.perf_counter()
@@ -165,7 +163,6 @@ def share(place: str, folder: Path, given: argparse.Namespace, chance: random.Ra
     write_texts(folder / "shared", given.files * given.writers, chance)
     files = sorted((folder / "shared").iterdir())
     words = re.findall(r"[a-z]{4,}", (DOCS / "guide.md").read_text("utf-8"))
-    make_library(place, "lance")
     asyncio.run(_add_first(place, files[0]))
     with multiprocessing.get_context("spawn").Manager() as manager:
         failures, seconds = manager.list(), manager.list()
@@ -201,7 +198,7 @@ def share(place: str, folder: Path, given: argparse.Namespace, chance: random.Ra
 
 
 async def _add_first(place: str, file: Path) -> None:
-    async with AsyncLibrary(place, embedder="static") as library:
+    async with AsyncLibrary(place, embedder="static", engine="lance") as library:
         await library.add(file)
 
 

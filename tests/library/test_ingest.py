@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from colligate.documents.chunking import FixedWords
 from colligate.documents.reading import Limits
 from colligate.errors import (
     CorruptFile,
@@ -399,13 +398,11 @@ async def test_an_embedder_that_fails_loses_nothing(library, folder, embedder):
     assert await library.verify() == []
 
 
-async def test_a_document_without_passages(open_library, write):
-    def cut_nothing(_):
-        return []
-
+async def test_a_document_without_passages(open_library, write, monkeypatch):
+    monkeypatch.setattr("colligate.library.ingest.cut_passages", lambda *_: [])
     path = write("a.md", "Some words.")
     for _ in range(2):
-        async with open_library(chunker=cut_nothing) as library:
+        async with open_library() as library:
             await library.add(path)
             assert await library.search("words", k=3) == []
             assert await library.verify() == []
@@ -428,11 +425,10 @@ async def test_another_embedder_is_refused(library, open_library, folder, write)
 async def test_another_chunker_is_refused(library, open_library, folder):
     await library.add(folder)
     await library.close()
-    for chunker in (FixedWords(50), "words:50"):
-        async with open_library(chunker=chunker) as other:
-            with pytest.raises(LibraryError, match="cut by structural, not by words:50") as refused:
-                await other.add(folder)
-            assert "--chunker" in refused.value.hint
+    async with open_library(chunker="words:50") as other:
+        with pytest.raises(LibraryError, match="cut by structural, not by words:50") as refused:
+            await other.add(folder)
+        assert "--chunker" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -115,26 +115,6 @@ async def test_a_removed_file_can_be_added_again(library, folder):
     assert [path.name for path in again.added] == ["badger.md"]
 
 
-async def test_a_record_removed_from_among_others_comes_back_when_added(
-    library, write_records, embedder
-):
-    path = write_records("trees.jsonl", oak="About oaks.", elm="About elms.")
-    await library.add(path)
-    assert await library.remove(["oak"]) == ["oak"]
-    assert [info.id for info in await library.documents()] == ["elm"]
-    embedder.passages.clear()
-    assert (await library.add(path)).document_ids == ["oak", "elm"]
-    assert len(embedder.passages) == 1
-
-
-async def test_removing_by_file_and_by_folder(library, folder):
-    ids = (await library.add(folder)).document_ids
-    assert await library.remove([folder / "heron.md"]) == [ids[1]]
-    assert await library.remove([folder]) == [ids[0], ids[2]]
-    assert await library.documents() == []
-    assert await library.search("fish", k=3) == []
-
-
 @FOLDERS
 async def test_removing_what_was_only_stored(library, folder):
     ids = (await library.add(folder, index=False)).document_ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,9 +45,10 @@ async def index_command(
     if kept_in is not None:
         if where.library is None:
             raise UsageError("--engine needs --library", hint="name the folder")
-        from colligate.library.store import make_library
+        from colligate.library.library import AsyncLibrary
 
-        await asyncio.to_thread(make_library, where.library, kept_in)
+        async with AsyncLibrary(where.library, wait=where.wait, engine=kept_in) as new:
+            await new.add([])  # it keeps its engine
     with watch_run() as watcher:
         async with where.engine(reading, chunker=chunker) as engine:
             library = await engine.open_library()

@@ -128,7 +128,7 @@ STRUCTURAL = "structural"
 _FIXED = re.compile(r"words:(\d+)|tokens:(\d+)/(\d+)")
 
 
-def parse_chunker(name: str) -> Chunker:
+def parse_chunker(name: str) -> Structural | FixedWords | FixedTokens:
     """Return the chunker of a name: "structural", "words:N" or "tokens:N/OVERLAP".
 
     >>> parse_chunker("tokens:1000/250")

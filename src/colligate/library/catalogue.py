@@ -14,7 +14,6 @@ from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
 from colligate.library.protocols import (
     FileRecord,
-    PassageStore,
     ReadFile,
     StoredPassage,
     StoredText,
@@ -487,56 +486,3 @@ def resolve_path(path: Path | str) -> Path:
         return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
     except ValueError:  # no file can have this name
         return Path(path)
-
-
-# Copying a library
-
-_TOGETHER = 64  # files or documents that are copied at once
-
-
-def copy_catalogue(source: Catalogue, target: Catalogue) -> None:
-    """Copy files with their documents, as pending, and the facts about the library."""
-    numbers = source.numbers()
-
-    def place(file: FileRecord) -> int:
-        return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
-
-    def read(file: FileRecord) -> ReadFile:
-        documents = []
-        for id_ in source.documents_of(file.path):
-            if document := source.document(numbers[id_]):
-                passages = source.passages_of(numbers[id_])
-                documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
-        return file, documents
-
-    files = sorted((file for path in source.files() if (file := source.file(path))), key=place)
-    for at in range(0, len(files), _TOGETHER):
-        target.store([read(file) for file in files[at : at + _TOGETHER]])
-    facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", "folders")}
-    target.set_meta(**{key: value for key, value in facts.items() if value is not None})
-
-
-def copy_passages(
-    source: tuple[Catalogue, PassageStore], target: tuple[Catalogue, PassageStore]
-) -> None:
-    """Copy vectors and terms of indexed documents, and mark these as indexed."""
-    (catalogue, index), (copy, copied_index) = source, target
-    known = copy.numbers()
-    new = {number: known[id_] for id_, number in catalogue.numbers().items() if id_ in known}
-    documents = [number for number in catalogue.in_state(DocumentState.INDEXED) if number in new]
-    for at in range(0, len(documents), _TOGETHER):
-        some = documents[at : at + _TOGETHER]
-        numbers: dict[int, int] = {}
-        for document in some:
-            pairs = zip(
-                catalogue.passages_of(document), copy.passages_of(new[document]), strict=True
-            )
-            numbers.update((old.number, copied.number) for old, copied in pairs)
-        copied_index.upsert(
-            [
-                dataclasses.replace(e, passage=numbers[e.passage], document=new[e.document])
-                for e in index.entries(some)
-            ]
-        )
-        copy.mark([new[document] for document in some], DocumentState.INDEXED)
-    copied_index.optimise()

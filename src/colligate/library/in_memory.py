@@ -9,7 +9,7 @@ from typing import Self
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document
-from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
+from colligate.documents.chunking import STRUCTURAL, parse_chunker
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.index import Indexer
@@ -36,14 +36,14 @@ class InMemorySources(View):
         documents: Sequence[Document],
         embedder: Embedder | None = None,
         *,
-        chunker: Chunker | str = STRUCTURAL,
+        chunker: str = STRUCTURAL,
     ) -> None:
         super().__init__(Searcher(self, self._open_embedder))
         self._by_id = {document.id: document for document in documents}
         if len(self._by_id) < len(documents):
             raise UsageError("two documents have the same id", "", "give each an id of its own")
         self._embedder = embedder
-        self._chunker = parse_chunker(chunker) if isinstance(chunker, str) else chunker
+        self._chunker = parse_chunker(chunker)
         self._catalogue: Catalogue | None = None
         self._index: PassageIndex | None = None
         self._opening = asyncio.Lock()

@@ -24,7 +24,7 @@ from typing import TypedDict
 from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
-from colligate.documents.chunking import STRUCTURAL, Chunker, Structural, parse_chunker
+from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
 from colligate.documents.reading import Limits, Reading
 from colligate.documents.reading.formats import PDF, installed_readers, known_format
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
@@ -42,7 +42,7 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.parsing import DEFAULT_READER, ParserPool
-from colligate.library.protocols import Cluster, FileRecord, Parsers, ReadFile
+from colligate.library.protocols import Cluster, FileRecord, ReadFile
 from colligate.library.sources import cut_passages
 from colligate.library.web import fetch, find_fetched, parse_address
 
@@ -67,8 +67,8 @@ _LASTING = (CorruptFile, EncryptedFile, NoText, UnsupportedFormat)
 class ReadOptions(TypedDict, total=False):
     """How a library reads files.
 
-    `chunker` cuts documents into passages, or names what does: "structural" (the default of a new
-    library), "words:100", "tokens:1000/250". All documents of a library are cut alike; by default
+    `chunker` names what cuts documents into passages: "structural" (the default of a new library),
+    "words:100", "tokens:1000/250". All documents of a library are cut alike; by default
     as those that it has. `reader` is the function that reads a file, as `module:function`; it runs
     in other processes. `follow_links` follows symbolic links that lead out of the folders to add.
     `ocr` reads scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu"). `pdf` is
@@ -76,7 +76,7 @@ class ReadOptions(TypedDict, total=False):
     By default new and changed files are read by liteparse.
     """
 
-    chunker: Chunker | str | None
+    chunker: str | None
     reader: str
     follow_links: bool
     ocr: str
@@ -128,9 +128,9 @@ class Ingested:
 class Progress:
     """How far `AsyncLibrary.add` is.
 
-    `phase` is "waiting" (for another process, described in `file`), "fetching" (bytes of a web
-    address), "comparing" (many files with their records), "reading" (files), "pulling" (bytes of an
-    embedder), "embedding" (passages; `total` grows while files are still read) or "optimising".
+    `phase` is "fetching" (bytes of a web address), "comparing" (many files with their records),
+    "reading" (files), "pulling" (bytes of an embedder), "embedding" (passages; `total` grows while
+    files are still read) or "optimising".
     `file` is the file in work.
     """
 
@@ -199,7 +199,6 @@ class Ingestion:
             jobs += await in_thread(self._compare_all, files[at : at + _TOGETHER], result)
         if not jobs:
             return
-        parsers: Parsers
         if self._cluster:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
@@ -294,7 +293,7 @@ class Ingestion:
         result.failed.append((job.path, error))
         result.failed_before.add(job.path)
 
-    def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
+    def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
         read: Reading | None = outcome.reading
@@ -386,36 +385,21 @@ def _cannot_read(path: Path) -> str:
     return f"cannot read {path}"
 
 
-def choose_chunker(catalogue: Catalogue, given: Chunker | str | None) -> Chunker:
+def choose_chunker(catalogue: Catalogue, given: str | None) -> Chunker:
     """Return and record what cuts a library's documents: `given`, else what cut those it has.
 
     Raises:
         LibraryError: its documents were cut otherwise.
     """
     recorded = catalogue.meta("chunker")
-    chunker: Chunker = Structural()
-    if given is None:
-        with suppress(UsageError):  # one that has no name
-            chunker = parse_chunker((catalogue.numbers() and recorded) or STRUCTURAL)
-    else:
-        chunker = parse_chunker(given) if isinstance(given, str) else given
-    name = getattr(chunker, "name", "") or _describe(chunker)
-    if recorded not in (None, name) and catalogue.numbers():
+    used = recorded if catalogue.numbers() else None
+    chunker = parse_chunker(given or used or STRUCTURAL)
+    if used not in (None, chunker.name):
         raise LibraryError(
             "cannot add to the library",
-            f"its passages were cut by {recorded}, not by {name}",
+            f"its passages were cut by {used}, not by {chunker.name}",
             "leave out --chunker, or give another --library",
         )
-    if recorded != name:
-        catalogue.set_meta(chunker=name)
+    if recorded != chunker.name:
+        catalogue.set_meta(chunker=chunker.name)
     return chunker
-
-
-def _describe(part: object) -> str:
-    """Return a chunker, or a part of it, in words that are the same in every process."""
-    if dataclasses.is_dataclass(part):
-        fields = [f"{f.name}={_describe(getattr(part, f.name))}" for f in dataclasses.fields(part)]
-        return f"{type(part).__qualname__}({', '.join(fields)})"
-    if callable(part):
-        return str(getattr(part, "__qualname__", type(part).__qualname__))
-    return repr(part)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self
@@ -17,14 +18,8 @@ from typing_extensions import Unpack
 from colligate.concurrency import in_thread
 from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
-from colligate.errors import LibraryDamaged, ModelError, UsageError
-from colligate.library.catalogue import (
-    Catalogue,
-    copy_catalogue,
-    copy_passages,
-    resolve_path,
-)
-from colligate.library.damage import Damage, find_damage
+from colligate.errors import LibraryDamaged, ModelError, SpanError, UsageError
+from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
 from colligate.library.ingest import (
     Ingested,
@@ -107,7 +102,7 @@ class AsyncLibrary(View):
         place = resolve_default_path(name) if path is None else path
         if unknown := reading.keys() - ReadOptions.__annotations__.keys():
             raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
-        if isinstance(chunker := reading.get("chunker"), str):
+        if chunker := reading.get("chunker"):
             parse_chunker(chunker)
         self._store = open_store(place, wait, engine)
         self.path = self._store.path
@@ -206,7 +201,7 @@ class AsyncLibrary(View):
         await in_thread(require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
-            catalogue = await self._lock_catalogue(report)
+            catalogue = await self._store.lock_catalogue()
             ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
@@ -286,14 +281,14 @@ class AsyncLibrary(View):
         async with self._change():
             if searchable and await in_thread(self._store.is_written_elsewhere):
                 return 0
-            catalogue = await self._lock_catalogue(report)
+            catalogue = await self._store.lock_catalogue()
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
 
     async def remove(self, ids_or_paths: Iterable[str | Path]) -> list[str]:
         """Remove documents, or those of files, folders or web addresses; no byte of their text
-        stays on disk. In a bucket, and in snapshots, it stays until `erase` or `delete_snapshot`.
+        stays on disk. In a bucket it stays until `erase`.
 
         Return the ids removed. When one document of a file is removed the others stay; when one of
         two files with the same document is removed the document stays.
@@ -302,7 +297,7 @@ class AsyncLibrary(View):
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._change():
-            catalogue = await self._lock_existing(_ignore)
+            catalogue = await self._lock_existing()
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
@@ -320,13 +315,13 @@ class AsyncLibrary(View):
         """
         report = on_progress or _ignore
         async with self._change():
-            catalogue = await self._lock_existing(report)
+            catalogue = await self._lock_existing()
             try:
                 index = await self._store.open_index()
-                damage = await in_thread(find_damage, catalogue, index)
+                damage = await in_thread(_find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                damage = await in_thread(find_damage, catalogue, None)
+                damage = await in_thread(_find_damage, catalogue, None)
                 damage.problems.append(str(error))
                 if repair:
                     async with self._searcher.pause():
@@ -347,12 +342,7 @@ class AsyncLibrary(View):
 
         Raises:
             LibraryLocked: another process writes the library.
-            UsageError: a snapshot may have some of it.
         """
-        if names := await self.snapshots():
-            why = f"they may hold removed documents: {', '.join(names)}"
-            hint = "delete them with `colligate library snapshot NAME --delete`"
-            raise UsageError(f"{self.uri} has snapshots", why, hint)
         async with self._change():
             catalogue = await self._store.open_catalogue()
             if catalogue.database.in_memory:
@@ -367,82 +357,6 @@ class AsyncLibrary(View):
             await in_thread(partial(catalogue.checkpoint, erase=True))
             self._searcher.clear_cache()
             return await in_thread(self._store.list_leftovers)
-
-    async def snapshots(self) -> list[str]:
-        """Return the names of the snapshots, in order."""
-        return await in_thread(self._store.list_snapshots)
-
-    async def take_snapshot(self, name: str) -> None:
-        """Keep the library as it is now under a name; others may read and write meanwhile.
-
-        It holds the text of documents that are removed later, until it is deleted.
-
-        Raises:
-            UsageError: the name is taken or has other characters than letters, digits, ".", "-" and
-                "_", or the library's engine keeps no versions.
-        """
-        await self._store.take_snapshot(name)
-
-    async def delete_snapshot(self, name: str) -> None:
-        """Forget a snapshot, and erase in a folder what only it had.
-
-        Raises:
-            UsageError: the snapshot does not exist.
-        """
-        await self._require_snapshot(name)
-        async with self._change():
-            catalogue = await self._store.lock_catalogue()
-            await in_thread(self._store.delete_snapshot, name)
-            if index := await self._store.open_index():
-                await in_thread(index.optimise)
-            await in_thread(partial(catalogue.checkpoint, erase=True))
-
-    async def restore(self, name: str) -> None:
-        """Go back to a snapshot; what was added or removed since is undone. No other process may
-        write meanwhile; those that read see it with their next question.
-
-        Raises:
-            LibraryLocked: another process writes the library.
-            UsageError: the snapshot does not exist.
-        """
-        await self._require_snapshot(name)
-        async with self._change():
-            catalogue = await self._store.lock_to_erase(force=False)
-            await in_thread(self._store.restore, name, catalogue)
-            self._searcher.clear_cache()
-
-    async def _require_snapshot(self, name: str) -> None:
-        known = await self.snapshots()
-        if name not in known:
-            why = f"its snapshots are {', '.join(known)}" if known else "it has none"
-            raise UsageError(f"no snapshot {name!r} of {self.uri}", why)
-
-    async def copy_to(self, other: AsyncLibrary) -> int:
-        """Copy everything into an empty library, and return the number of documents.
-
-        Nothing is read or embedded again. What a server keeps beside the library, and what was
-        fetched, stays here.
-
-        Raises:
-            UsageError: there is nothing to copy, or the other library has documents.
-        """
-        catalogue = await self._store.open_catalogue()
-        if catalogue.database.in_memory:
-            raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
-        index = await self._store.open_index()
-        async with other._change():
-            target = await other._store.lock_catalogue()
-            if await in_thread(target.files):
-                raise UsageError(
-                    f"cannot copy to {other.uri}", "it has documents", "name a new one"
-                )
-            await in_thread(copy_catalogue, catalogue, target)
-            dimension = await in_thread(catalogue.meta, "dimension")
-            if index is not None and dimension is not None:
-                passages = await other._store.open_index(int(dimension))
-                assert passages is not None
-                await in_thread(copy_passages, (catalogue, index), (target, passages))
-            return len(await in_thread(target.numbers))
 
     async def close(self) -> None:
         """Close everything once searches under way have ended. Safe to call twice."""
@@ -461,15 +375,10 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
-        return await self._store.lock_catalogue(
-            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
-        )
-
-    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+    async def _lock_existing(self) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
+        return catalogue if catalogue.database.in_memory else await self._store.lock_catalogue()
 
     async def _index(
         self,
@@ -543,7 +452,7 @@ class AsyncLibrary(View):
         self,
         catalogue: Catalogue,
         index: PassageStore | None,
-        damage: Damage,
+        damage: _Damage,
         report: ProgressCallback,
     ) -> None:
         if index is not None:
@@ -584,3 +493,61 @@ def _remove_passages(of: tuple[Catalogue, PassageStore], documents: list[int]) -
     index.remove(documents)
     removed = max(0, before - index.count())  # others may add meanwhile
     return removed, len(catalogue.passage_numbers(DocumentState.REMOVING)) - removed
+
+
+# What is wrong in a library
+
+
+@dataclass
+class _Damage:
+    """Problems in lines for a person, and in numbers for the repair."""
+
+    problems: list[str]
+    unindexed: list[int] = field(default_factory=list)  # documents
+    orphans: list[int] = field(default_factory=list)  # passages of the index without a document
+    damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
+
+
+def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
+    """Check the catalogue against itself and the index, which is None if nothing was indexed."""
+    damage = _Damage(catalogue.check())
+    for document_id, number in catalogue.numbers().items():
+        if why := _check_document(catalogue, number):
+            damage.problems.append(f"document {document_id}: {why}")
+            damage.damaged.append(number)
+    if index is None:
+        return damage
+    present = index.passages()  # read first: another process may write meanwhile
+    expected = catalogue.passage_numbers(DocumentState.INDEXED)
+    pending = catalogue.passage_numbers(DocumentState.PENDING)
+    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
+    missing = Counter(
+        document for passage, document in expected.items() if present.get(passage) != document
+    )
+    for document, count in sorted(missing.items()):
+        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
+        damage.problems.append(line)
+    damage.unindexed = sorted(missing)
+    damage.orphans = sorted(present.keys() - expected.keys() - pending.keys())
+    if damage.orphans:
+        line = f"the index has {len(damage.orphans)} passages that belong to no document"
+        damage.problems.append(line)
+    return damage
+
+
+def _check_document(catalogue: Catalogue, number: int) -> str:
+    try:
+        document = catalogue.document(number)
+    except (SpanError, ValueError, TypeError) as error:
+        return f"its tree cannot be read ({error})"
+    if document is None:
+        return ""  # removed a moment ago
+    root = document.tree.root.span
+    if document.digest != catalogue.digest(number):
+        return "its text is not the text that was stored"
+    if (root.start, root.end) != (0, len(document.text)):
+        return "its tree does not cover its text"
+    for passage in catalogue.passages_of(number):
+        if not 0 <= passage.start <= passage.end <= len(document.text):
+            return f"passage {passage.start}-{passage.end} reaches beyond its text"
+    return ""

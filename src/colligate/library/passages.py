@@ -97,21 +97,6 @@ class PassageIndex:
         own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
         return take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
 
-    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
-        rows = self._vectors.read()
-        at = np.flatnonzero(_is_in(rows.documents, documents) & (rows.numbers > 0))
-        at = at[np.argsort(rows.numbers[at])]
-        found = []
-        for block, places in groupby(at, lambda place: int(rows.numbers[place]) // _BLOCK):
-            words = _unpack(self._database.rows(_READ_BLOCK, block))
-            for place in places:
-                number = int(rows.numbers[place])
-                own = words[words["place"] == number % _BLOCK]
-                terms = Terms(own["term"].tolist(), own["weight"].tolist())
-                vector = rows.vectors[place].copy() if self._vectors.dimension else None
-                found.append(IndexEntry(number, int(rows.documents[place]), vector, terms))
-        return found
-
     def remove(self, documents: Collection[int]) -> None:
         """Erase the passages of these documents, but for those that were added again meanwhile."""
         with self._database.transaction():
@@ -190,8 +175,6 @@ def _is_in(numbers: Integers, chosen: Collection[int]) -> NDArray[np.bool_]:
 
 # Words
 
-_READ_BLOCK = "SELECT term, postings FROM words WHERE block = ?"
-
 
 def _unpack(rows: Iterable[tuple[int, bytes]]) -> Words:
     """Return the words in rows of a term and its postings."""
@@ -220,7 +203,8 @@ def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) 
 
 def _erase_block(database: Database, block: int, places: Collection[int]) -> None:
     """Erase passages from a block."""
-    words = _unpack(database.rows(_READ_BLOCK, block))
+    query = "SELECT term, postings FROM words WHERE block = ?"
+    words = _unpack(database.rows(query, block))
     gone = np.isin(words["place"], list(places))
     changed = np.unique(words["term"][gone])
     rows = [(block, term) for term in changed.tolist()]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colligate.documents import Document, Span
 from colligate.documents.reading import Limits
 from colligate.library.bm25 import Terms
-from colligate.library.parsing import ParsedFile
+from colligate.library.parsing import ParserPool
 from colligate.models import Embedder
 
 
@@ -38,9 +38,6 @@ class PassageStore(Protocol):
 
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score, best first."""
-
-    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
-        """Return all that is stored of the passages of these documents, in order."""
 
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
@@ -140,16 +137,6 @@ class Scope:
     without: Collection[int] = ()
 
 
-class Parsers(Protocol):
-    """What reads files: processes of this machine, or the workers of a cluster."""
-
-    def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
-        """Read one file; block until it is read. One whose SHA-256 is `known` is not parsed."""
-
-    def close(self) -> None:
-        """End what is being read."""
-
-
 class Cluster(Protocol):
     """Other machines that read and embed: an entry point of `colligate.workers`."""
 
@@ -157,7 +144,7 @@ class Cluster(Protocol):
     def count(self) -> int:
         """How many tasks run at once."""
 
-    def parsers(self, reader: str, limits: Limits) -> Parsers:
+    def parsers(self, reader: str, limits: Limits) -> ParserPool:
         """Return what reads files on the workers."""
 
     def embedder(self, name: str, own: Embedder) -> Embedder:

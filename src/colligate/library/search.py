@@ -58,13 +58,13 @@ class SearchStore(Protocol):
 
 
 class Searcher:
-    """Lists, reads and searches documents. Searches skip those that are not indexed whole."""
+    """What the views of one library share: its store, its embedder and documents in memory."""
 
     def __init__(
         self, store: SearchStore, open_embedder: Callable[[Catalogue], Awaitable[Embedder]]
     ) -> None:
-        self._store = store
-        self._open_embedder = open_embedder
+        self.store = store
+        self.open_embedder = open_embedder
         # A document larger than the whole cache is kept alone in it.
         self._documents: LRUCache[int, Document] = LRUCache(
             _DOCUMENTS_KEPT, lambda document: min(len(document.text), _DOCUMENTS_KEPT)
@@ -77,68 +77,6 @@ class Searcher:
         self._entering = asyncio.Lock()
         self._left = asyncio.Event()
 
-    async def documents(self) -> Sequence[DocumentInfo]:
-        """Return all documents, in the order they were added."""
-        async with self._count_call():
-            return await in_thread((await self._store.open_catalogue()).infos)
-
-    async def document(self, document_id: str) -> Document:
-        """Return one whole document."""
-        async with self._count_call():
-            return await in_thread(self._read, await self._store.open_catalogue(), document_id)
-
-    async def search(
-        self,
-        query: str,
-        k: int,
-        mode: SearchMode,
-        within: Sequence[str] | None,
-        *,
-        as_given: bool = False,
-    ) -> list[Hit]:
-        """Return the `k` best passages, of all documents or of those in `within`.
-
-        Equal scores come in the order the documents were added; with `as_given`, in that of
-        `within`.
-        """
-        mode = SearchMode(mode)  # a plain string will do
-        query = clean_text(query)  # a command line or a model may give half a surrogate pair
-        if k < 1 or not any(True for _ in split_words(query)):
-            return []
-        async with self._count_call():
-            catalogue = await self._store.open_catalogue()
-            numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
-            index = await self._store.open_index()
-            if index is None or numbers == []:
-                return []
-            vector = None
-            if mode is not SearchMode.SPARSE:
-                embedder = await self._open_embedder(catalogue)
-                vector = (await embedder.embed([query], kind="query"))[0]
-            place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
-
-            def find() -> tuple[list[Hit], bool]:
-                dense = mode is SearchMode.DENSE
-                terms = None if dense else encode_query(query, catalogue.languages())
-                unfinished = (DocumentState.PENDING, DocumentState.REMOVING)
-                hidden = [number for state in unfinished for number in catalogue.in_state(state)]
-                best = rank_passages(
-                    index,
-                    vector,
-                    terms,
-                    Scope(numbers, hidden),
-                    lambda found: (place.get(found.document, found.document), found.passage),
-                    min(k, _MAX_K),
-                )
-                hits = self._to_hits(catalogue, best)
-                return hits, len(hits) == len(best)
-
-            for _ in range(_TRIES):
-                hits, whole = await in_thread(find)
-                if whole:
-                    break
-            return hits
-
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:
         """Wait until no call is under way, and let new ones wait: the store may be closed."""
@@ -149,11 +87,12 @@ class Searcher:
             yield
 
     @asynccontextmanager
-    async def _count_call(self) -> AsyncIterator[None]:
+    async def open_catalogue(self) -> AsyncIterator[Catalogue]:
+        """Yield the catalogue for one call, during which nothing is closed."""
         async with self._entering:
             self._calls += 1
         try:
-            yield
+            yield await self.store.open_catalogue()
         finally:
             self._calls -= 1
             self._left.set()
@@ -164,14 +103,16 @@ class Searcher:
             self._documents.clear()
             self._texts.clear()
 
-    def _read(self, catalogue: Catalogue, document_id: str) -> Document:
+    def read(self, catalogue: Catalogue, document_id: str) -> Document:
+        """Return one whole document."""
         (number,) = _find_numbers(catalogue, [document_id])
         document = self._load(self._documents, number, catalogue.document)
         if document is None:  # removed since
             raise _unknown(document_id)
         return document
 
-    def _to_hits(self, catalogue: Catalogue, best: Sequence[ScoredPassage]) -> list[Hit]:
+    def to_hits(self, catalogue: Catalogue, best: Sequence[ScoredPassage]) -> list[Hit]:
+        """Return the passages as they are shown, without those that were removed meanwhile."""
         stored = catalogue.passages([scored.passage for scored in best])
         hits = []
         for scored in best:
@@ -203,7 +144,10 @@ class Searcher:
 
 
 class View:
-    """`Sources` over documents of a library: over those with these ids, in this order, or all."""
+    """`Sources` over documents of a library: over those with these ids, in this order, or all.
+
+    Searches skip documents that are not indexed whole.
+    """
 
     def __init__(self, searcher: Searcher, document_ids: Iterable[str] | None = None) -> None:
         self._searcher = searcher
@@ -216,7 +160,8 @@ class View:
 
     async def documents(self) -> Sequence[DocumentInfo]:
         """Return all documents, in the order they were added or given."""
-        infos = await self._searcher.documents()
+        async with self._searcher.open_catalogue() as catalogue:
+            infos = await in_thread(catalogue.infos)
         if self._ids is None:
             return infos
         by_id = {info.id: info for info in infos}
@@ -231,7 +176,8 @@ class View:
         """
         if self._ids is not None:
             require_known([document_id], self._known)
-        return await self._searcher.document(document_id)
+        async with self._searcher.open_catalogue() as catalogue:
+            return await in_thread(self._searcher.read, catalogue, document_id)
 
     async def search(
         self,
@@ -243,7 +189,8 @@ class View:
     ) -> list[Hit]:
         """Return the `k` best passages of indexed documents, best first.
 
-        A passage is found by its document's title, its heading path and its own text.
+        A passage is found by its document's title, its heading path and its own text. Equal scores
+        come in the order of the view.
 
         Raises:
             UnknownDocument: one of `documents` is not here.
@@ -253,8 +200,43 @@ class View:
             require_known(within or (), self._known)
             wanted = self._known if within is None else set(within)
             within = [document_id for document_id in self._ids if document_id in wanted]
-        as_given = self._ids is not None
-        return await self._searcher.search(query, k, mode, within, as_given=as_given)
+        mode = SearchMode(mode)  # a plain string will do
+        query = clean_text(query)  # a command line or a model may give half a surrogate pair
+        if k < 1 or not any(True for _ in split_words(query)):
+            return []
+        async with self._searcher.open_catalogue() as catalogue:
+            numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
+            index = await self._searcher.store.open_index()
+            if index is None or numbers == []:
+                return []
+            vector = None
+            if mode is not SearchMode.SPARSE:
+                embedder = await self._searcher.open_embedder(catalogue)
+                vector = (await embedder.embed([query], kind="query"))[0]
+            in_order = () if self._ids is None else numbers or ()
+            place = {number: i for i, number in enumerate(in_order)}
+
+            def find() -> tuple[list[Hit], bool]:
+                dense = mode is SearchMode.DENSE
+                terms = None if dense else encode_query(query, catalogue.languages())
+                unfinished = (DocumentState.PENDING, DocumentState.REMOVING)
+                hidden = [number for state in unfinished for number in catalogue.in_state(state)]
+                best = rank_passages(
+                    index,
+                    vector,
+                    terms,
+                    Scope(numbers, hidden),
+                    lambda found: (place.get(found.document, found.document), found.passage),
+                    min(k, _MAX_K),
+                )
+                hits = self._searcher.to_hits(catalogue, best)
+                return hits, len(hits) == len(best)
+
+            for _ in range(_TRIES):
+                hits, whole = await in_thread(find)
+                if whole:
+                    break
+            return hits
 
 
 def require_known(ids: Iterable[str], known: Container[str]) -> None:

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,8 +42,6 @@ FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
 LOCK_FILE = "adding"
-
-OnWait = Callable[[str], None]
 
 # What may be in a folder that has no catalogue yet.
 _OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
@@ -97,24 +95,15 @@ class LibraryStore:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self, on_wait: OnWait | None = None) -> Catalogue:
-        """Open the catalogue to write in it; make the library if there is none.
-
-        `on_wait` is called once, with a description of a process that has to be waited for.
-        """
+    async def lock_catalogue(self) -> Catalogue:
+        """Open the catalogue to write in it; make the library if there is none."""
         async with self._opening:
-            await self._hold(on_wait)
+            await self._hold()
             catalogue = await in_thread(self._load_catalogue, make=True)
             if catalogue.database.read_only:
                 hint = "name a folder you can write with --library"
                 raise LibraryError(f"cannot write the library {self.uri}", "it is read-only", hint)
             return catalogue
-
-    def make(self) -> None:
-        """Make an empty library unless there is one, and close it."""
-        self._check_folder()
-        self._load_catalogue(make=True)
-        self.close()
 
     async def lock_to_erase(self, *, force: bool) -> Catalogue:
         """Open the catalogue while no other process writes."""
@@ -145,26 +134,6 @@ class LibraryStore:
     async def pin(self) -> SearchStore:
         """Return what searches read, pinned as it is now if the engine has versions."""
         return self
-
-    def list_snapshots(self) -> list[str]:
-        """Return the names of the snapshots, in order."""
-        return []
-
-    async def take_snapshot(self, name: str) -> None:
-        """Keep the library as it is now under a name."""
-        raise UsageError(
-            f"cannot take a snapshot of {self.uri}",
-            "a library of SQLite keeps no older versions",
-            "copy its folder, or copy it with `colligate library copy LIBRARY NEW --engine lance`",
-        )
-
-    def delete_snapshot(self, name: str) -> None:
-        """Forget a snapshot; what it alone has is erased with other old versions."""
-        raise NotImplementedError
-
-    def restore(self, name: str, catalogue: Catalogue) -> None:
-        """Go back to a snapshot. The catalogue is that of `lock_to_erase`."""
-        raise NotImplementedError
 
     def list_leftovers(self) -> list[str]:
         """Return the files that may still hold something of removed documents."""
@@ -214,7 +183,7 @@ class LibraryStore:
             self._empty = None
         self._lock.release()
 
-    async def _hold(self, on_wait: OnWait | None) -> None:
+    async def _hold(self) -> None:
         """Get ready to write. Several may; to the first one others leave what is pending."""
         await in_thread(self._check_folder)
         await in_thread(self.keep_lock)
@@ -295,15 +264,6 @@ class LibraryStore:
                 file.unlink(missing_ok=True)
 
 
-def make_library(path: Path | str, engine: str) -> None:
-    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
-
-    Raises:
-        UsageError: it exists with another engine.
-    """
-    open_store(path, 0.0, engine).make()
-
-
 def open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
     """Return the store of a folder or bucket, by the engine that it was made with."""
     uri = find_bucket(given)
@@ -321,10 +281,8 @@ def open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySto
     there = (each for each, name in ENGINES.items() if (path / name).exists())
     made = "lance" if uri else next(there, None)
     if engine and made not in (None, engine):
-        hint = "name another --library, or copy it with `colligate library copy`"
-        raise UsageError(
-            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
-        )
+        why = f"it was made with {made}"
+        raise UsageError(f"cannot open {uri or path} with {engine}", why, "name another --library")
     chosen = made or engine
     if chosen in plugins("stores"):
         store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)

@@ -244,19 +244,6 @@ class LanceIndex:
                 words = self._words[version] = _Words(self.table, self._place.open(WORDS))
             return words
 
-    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
-        names = [*_NUMBERS, "vector", "terms", "weights"]
-        found = self.table.read(names, any_of("document", documents))
-        return [
-            IndexEntry(
-                row["number"],
-                row["document"],
-                np.array(row["vector"], np.float32),
-                Terms(row["terms"], row["weights"]),
-            )
-            for row in found.sort_by("number").to_pylist()
-        ]
-
     def remove(self, documents: Collection[int]) -> None:
         if documents:
             self.table.delete(any_of("document", documents))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import re
 import time
 import uuid
 from contextlib import suppress
@@ -29,12 +28,11 @@ from colligate.errors import (
     LibraryDamaged,
     LibraryError,
     LibraryLocked,
-    UsageError,
 )
 from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import PassageStore
 from colligate.library.search import SearchStore
-from colligate.library.store import LibraryStore, OnWait
+from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 from colligate.scale.catalogue import LanceCatalogue
 from colligate.scale.index import LanceIndex
@@ -64,9 +62,9 @@ class LanceStore(LibraryStore):
         http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
         self._place = TablesPlace(self.uri, self._is_alone, http)
 
-    async def lock_catalogue(self, on_wait: OnWait | None = None) -> Catalogue:
+    async def lock_catalogue(self) -> Catalogue:
         """Take the lock of a folder, or record in a bucket that this process writes."""
-        catalogue = await super().lock_catalogue(on_wait)
+        catalogue = await super().lock_catalogue()
         if self._in_bucket and not self._writer:
             await in_thread(self._register, catalogue, "")
         return catalogue
@@ -96,38 +94,6 @@ class LanceStore(LibraryStore):
         if not isinstance(catalogue, LanceCatalogue):
             return self
         return await in_thread(_pin, catalogue, index)
-
-    def list_snapshots(self) -> list[str]:
-        table = self._place.open(CATALOGUE)
-        return table.list_tags() if table else []
-
-    async def take_snapshot(self, name: str) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-            why = "a name has letters, digits, points, - and _"
-            raise UsageError(f"cannot take the snapshot {name!r}", why, "choose another name")
-        if name in await in_thread(self.list_snapshots):
-            raise UsageError(f"cannot take the snapshot {name}", "it exists", "choose another name")
-        pinned = await self.pin()
-        if not isinstance(pinned, _PinnedStore):
-            raise UsageError(f"cannot take a snapshot of {self.uri}", "there is no library")
-        if pinned.index:
-            await in_thread(pinned.index.table.tag, name)
-        await in_thread(pinned.catalogue.table.tag, name)  # last: it is what counts
-
-    def delete_snapshot(self, name: str) -> None:
-        for table in self._open_tables():  # the catalogue's is the one that counts
-            table.untag(name)
-
-    def restore(self, name: str, catalogue: Catalogue) -> None:
-        assert isinstance(catalogue, LanceCatalogue)
-        _, *passages = self._open_tables()
-        kept = [table for table in passages if name in table.list_tags()]
-        for table in kept:
-            table.restore(name)
-        catalogue.database.restore(name)
-        catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
-        if not kept:  # they were another embedder's, or there were none
-            self.drop_index(catalogue)
 
     def _open_tables(self) -> list[Table]:
         """Open the catalogue's table, then those of the passages and words, if there are any."""
@@ -174,7 +140,7 @@ class LanceStore(LibraryStore):
                     "wait; if its machine is gone, `colligate library erase --force`",
                 )
 
-    async def _hold(self, on_wait: OnWait | None) -> None:
+    async def _hold(self) -> None:
         if self._in_bucket:
             if not self._is_checked:
                 make_private_folder(self.path)
@@ -182,14 +148,12 @@ class LanceStore(LibraryStore):
                 self._is_checked = True
         elif not self._lock.is_locked:
             await in_thread(self._check_folder)
-            deadline, why = time.monotonic() + self._wait, "another process is writing it"
+            deadline = time.monotonic() + self._wait
             while not await in_thread(self._try_lock):
                 if time.monotonic() >= deadline:
+                    why = "another process is writing it"
                     hint = "stop it, wait for it with --wait SECONDS, or name another --library"
                     raise LibraryLocked(f"cannot open the library {self.path}", why, hint)
-                if on_wait:
-                    on_wait(why)
-                    on_wait = None
                 await asyncio.sleep(_POLL)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import Limits, Reading
-from colligate.library.parsing import ParsedFile, ParserPool
+from colligate.library.parsing import ParsedFile, ParserPool, Reader
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
 from colligate.scale.ray_model import RETRIES, RayCluster, ray
@@ -31,7 +31,7 @@ class RayWorkers(RayCluster):
     """The workers of a cluster, on which files are read and passages embedded."""
 
     def parsers(self, reader: str, limits: Limits) -> RayParsers:
-        """Return what reads files on the workers, in place of a `ParserPool`."""
+        """Return what reads files on the workers."""
         return RayParsers(self, reader, limits)
 
     def embedder(self, name: str, own: Embedder) -> RayEmbedder:
@@ -39,32 +39,34 @@ class RayWorkers(RayCluster):
         return RayEmbedder(self, name, own)
 
 
-class RayParsers:
-    """Reads files on the workers, in the place of a `ParserPool`."""
+class RayParsers(ParserPool):
+    """Reads files on the workers, and here what is refused."""
 
     def __init__(self, workers: RayWorkers, reader: str, limits: Limits) -> None:
+        super().__init__(1, reader, limits)
         self._workers = workers
-        self._reader = reader
-        self._limits = limits
-        self._here = ParserPool(1, reader, limits)
+        self._task = (reader, limits)
         self._tasks: set[Any] = set()
 
-    def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
+    def read(
+        self, path: Path, size: int = 0, known: str = "", reader: Reader | None = None
+    ) -> ParsedFile:
         """Read one file on a worker; block until it is read.
 
         What is not an ordinary file of a size that may be read is refused here.
         """
+        _, limits = self._task
         try:
-            if not path.is_file() or not 0 < size <= self._limits.file_bytes:
-                return self._here.read(path, size, known)
+            if reader or not path.is_file() or not 0 < size <= limits.file_bytes:
+                return super().read(path, size, known, reader)
             data = path.read_bytes()
         except OSError:
-            return self._here.read(path, size, known)  # which says what is wrong
+            return super().read(path, size, known)  # which says what is wrong
         sha256 = hashlib.sha256(data).hexdigest()
         if sha256 == known:
             return ParsedFile(sha256)
         with self._workers.translate_errors():
-            task = _read.remote(str(path), data, self._reader, self._limits)
+            task = _read.remote(str(path), data, *self._task)
             self._tasks.add(task)
             try:
                 read: ParsedFile = ray.get(task)
@@ -74,7 +76,7 @@ class RayParsers:
 
     def close(self) -> None:
         """End what is being read, here and on the workers."""
-        self._here.close()
+        super().close()
         for task in list(self._tasks):
             ray.cancel(task, force=True)
 
