@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from colligate.cli import main
 from colligate.errors import ServerFailed
 from colligate.library.library import AsyncLibrary
 from colligate.testing import ScriptedModel
