@@ -36,7 +36,7 @@ def trees(draw: st.DrawFn) -> Tree:
     """Any tree: children nest in order inside their parent, with gaps between them."""
     builder = TreeBuilder("d")
     length = draw(st.integers(1, 60))
-    root = builder.add(Kind.ROOT, 0, length, None)
+    root = builder.add(Kind.ROOT, (0, length), None)
 
     def grow(parent: int, start: int, end: int, level: int) -> None:
         while start < end and draw(st.booleans()):
@@ -46,11 +46,11 @@ def trees(draw: st.DrawFn) -> Tree:
                 heading = (first, draw(st.integers(first + 1, last)))
                 title = draw(st.text(max_size=3))
                 child = builder.add(
-                    Kind.SECTION, first, last, parent, level=level, title=title, heading=heading
+                    Kind.SECTION, (first, last), parent, level=level, title=title, heading=heading
                 )
                 grow(child, heading[1], last, level + 1)
             else:
-                child = builder.add(Kind.LIST_ITEM, first, last, parent)
+                child = builder.add(Kind.LIST_ITEM, (first, last), parent)
                 if first + 1 < last:
                     grow(child, first + 1, last, level + 1)
             start = last
@@ -119,9 +119,9 @@ def test_a_node_that_does_not_nest_is_refused(
     nodes: list[tuple[int, int, int, tuple[int, int] | None]],
 ) -> None:
     builder = TreeBuilder("d")
-    builder.add(Kind.ROOT, 0, 10, None)
+    builder.add(Kind.ROOT, (0, 10), None)
     for start, end, parent, heading in nodes:
-        builder.add(Kind.SECTION, start, end, parent, level=1, heading=heading)
+        builder.add(Kind.SECTION, (start, end), parent, level=1, heading=heading)
     with pytest.raises(SpanError):
         builder.build(Structure(1.0, Basis.NONE))
 

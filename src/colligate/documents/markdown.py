@@ -130,7 +130,7 @@ class OutlineBuilder(TreeBuilder):
     def __init__(self, text: str, document_id: str, levels: Sequence[int]) -> None:
         super().__init__(document_id)
         self._text = text
-        root = self.add(Kind.ROOT, 0, len(text), None)
+        root = self.add(Kind.ROOT, (0, len(text)), None)
         self._open = [root]  # from the root to the latest node
         self._sections = [(0, root)]  # (level, node) of the open sections
         self._introduction: int | None = None
@@ -162,7 +162,7 @@ class OutlineBuilder(TreeBuilder):
     def _open_node(self, kind: Kind, start: int, parent: int, **facts: Any) -> int:
         """Add a node that is closed later, with its level, title and heading."""
         self._close_to(parent, start)
-        node = self.add(kind, start, start, parent, **facts)
+        node = self.add(kind, (start, start), parent, **facts)
         self._open.append(node)
         return node
 

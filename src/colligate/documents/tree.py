@@ -177,7 +177,7 @@ class Tree:
         builder = TreeBuilder(document_id)
         for kind, level, title, start, end, h_start, h_end, parent in stored["nodes"]:
             heading = None if h_start is None else (h_start, h_end)
-            builder.add(Kind(kind), start, end, parent, level=level, title=title, heading=heading)
+            builder.add(Kind(kind), (start, end), parent, level=level, title=title, heading=heading)
         return builder.build(Structure(confidence, Basis(basis), note))
 
 
@@ -192,15 +192,15 @@ class TreeBuilder:
     def add(
         self,
         kind: Kind,
-        start: int,
-        end: int,
+        extent: tuple[int, int],
         parent: int | None,
         *,
         level: int = 0,
         title: str = "",
         heading: tuple[int, int] | None = None,
     ) -> int:
-        """Append a node and return its id; `close` can move its end later."""
+        """Append a node of a start and an end, and return its id; `close` can move its end later."""
+        start, end = extent
         self._rows.append((kind, level, shorten_title(title), start, heading, parent))
         self._ends.append(end)
         return len(self._rows) - 1
@@ -253,5 +253,5 @@ class TreeBuilder:
 def flat_tree(document_id: str, length: int) -> Tree:
     """Return the tree of a text of unknown structure: a root and nothing else."""
     builder = TreeBuilder(document_id)
-    builder.add(Kind.ROOT, 0, length, None)
+    builder.add(Kind.ROOT, (0, length), None)
     return builder.build(Structure(1.0, Basis.NONE))

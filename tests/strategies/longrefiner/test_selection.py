@@ -234,10 +234,10 @@ def test_headings_are_written(text: str, title: str, written: str) -> None:
 def test_headings_that_a_model_made_up_part_passages_and_are_not_written() -> None:
     text = "one two\n\nthree four"
     builder = TreeBuilder("d")
-    builder.add(Kind.ROOT, 0, len(text), None)
+    builder.add(Kind.ROOT, (0, len(text)), None)
     for title, start, end in (("Rise", 0, 7), ("Fall", 9, 19)):
-        section = builder.add(Kind.SECTION, start, end, 0, level=1, title=title)
-        builder.add(Kind.PARAGRAPH, start, end, section)
+        section = builder.add(Kind.SECTION, (start, end), 0, level=1, title=title)
+        builder.add(Kind.PARAGRAPH, (start, end), section)
     tree = builder.build(Structure(0.9, Basis.NONE))
     each = build_article(make(text, "T", flat=True), tree)
     assert [node.title for node in each.nodes if node.children] == ["Rise", "Fall"]

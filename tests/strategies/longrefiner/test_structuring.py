@@ -140,11 +140,11 @@ def test_a_long_text_without_headings_is_one_section_of_six_sentences_each(flat:
 def model_tree(text: str, rows: list[tuple[str | None, str, int | None]]) -> Tree:
     """A tree as a model makes one: titles that the text does not have, and spans with gaps."""
     builder = TreeBuilder("d")
-    builder.add(Kind.ROOT, 0, len(text), None)
+    builder.add(Kind.ROOT, (0, len(text)), None)
     for title, words, parent in rows:
         start = text.index(words)
         kind = Kind.PARAGRAPH if title is None else Kind.SECTION
-        builder.add(kind, start, start + len(words), parent, title=title or "", level=1)
+        builder.add(kind, (start, start + len(words)), parent, title=title or "", level=1)
     return builder.build(Structure(0.9, Basis.LAYOUT))
 
 

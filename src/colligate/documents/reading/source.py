@@ -112,7 +112,6 @@ def make_document(
     title: str | None = None,
     metadata: Mapping[str, str] | None = None,
     pages: tuple[Page, ...] = (),
-    media_type: str | None = None,
 ) -> Document:
     """Return the document that a file's text makes, with the warnings about the file so far.
 
@@ -141,7 +140,7 @@ def make_document(
         tree=grown,
         pages=pages,
         source=str(source.path),
-        media_type=media_type or source.format.media_type,
+        media_type=source.format.media_type,
         metadata={key: value for key, value in facts.items() if value},
         warnings=tuple(source.warnings),
     )

@@ -149,7 +149,7 @@ def _build_tree(
     coverage: float,
 ) -> Tree:
     builder = TreeBuilder(document.id)
-    root = builder.add(Kind.ROOT, 0, len(document), None)
+    root = builder.add(Kind.ROOT, (0, len(document)), None)
     open_sections: list[tuple[int, int]] = []  # (index in titles, node)
     for path, (start, end) in found:
         while open_sections and [i for i, _ in open_sections] != list(path[: len(open_sections)]):
@@ -158,11 +158,11 @@ def _build_tree(
             above = open_sections[-1][1] if open_sections else root
             level = len(open_sections) + 1
             title = titles[index]
-            node = builder.add(Kind.SECTION, start, end, above, level=level, title=title)
+            node = builder.add(Kind.SECTION, (start, end), above, level=level, title=title)
             open_sections.append((index, node))
         for _, node in open_sections:
             builder.close(node, end)
-        builder.add(Kind.PARAGRAPH, start, end, open_sections[-1][1])
+        builder.add(Kind.PARAGRAPH, (start, end), open_sections[-1][1])
     return builder.build(Structure(coverage, Basis.MODEL, "sections a model made out"))
 
 

@@ -259,10 +259,10 @@ def _tree_with_content(document: Document) -> Tree:
     if any(node.kind not in (Kind.ROOT, Kind.SECTION) for node in document.tree):
         return document.tree
     builder = TreeBuilder(document.id)
-    root = builder.add(Kind.ROOT, 0, len(document.text), None)
+    root = builder.add(Kind.ROOT, (0, len(document.text)), None)
     for match in _PARAGRAPH.finditer(document.text):
         end = match.start() + len(match.group().rstrip())
-        builder.add(Kind.PARAGRAPH, match.start(), end, root)
+        builder.add(Kind.PARAGRAPH, (match.start(), end), root)
     return builder.build(Structure(1.0, Basis.NONE))
 
 
