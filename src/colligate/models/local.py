@@ -176,11 +176,10 @@ class LocalModel:
     async def with_adapter(self, adapter: str | Path) -> Self:
         backend = self._backend
         await backend.open()
-        key, version = await backend.computing.run(lambda: backend.load_adapter(adapter))
         view = copy(self)
+        view._adapter = await backend.computing.run(lambda: backend.load_adapter(adapter))
         view.name = f"{backend.name}+{adapter}"
-        view.version = f"{self.version}+{version}"
-        view._adapter = key
+        view.version = f"{self.version}+{view._adapter}"
         return view
 
     async def count_tokens(self, text: str) -> int:
@@ -237,8 +236,8 @@ class LocalBackend(ABC):
         """Return the tokens for llguidance."""
 
     @abstractmethod
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        """Load an adapter; return its name for requests, and its version. In `computing`."""
+    def load_adapter(self, adapter: str | Path) -> str:
+        """Load an adapter; return the digest of its content, its name here. In `computing`."""
 
     @abstractmethod
     async def generate(self, request: GenerationRequest) -> GeneratedText:

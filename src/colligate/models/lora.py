@@ -1,4 +1,4 @@
-"""LoRA adapters as peft saves them: find their files and read their settings, without torch."""
+"""Find the files of LoRA adapters, and read the settings of those of peft, without torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import WeightsUnavailable
+from colligate.models.gguf import read_header
 from colligate.models.weights import hash_file
+
+GGUF = "adapter.gguf"
+"""The file for llama.cpp that `colligate train fit` writes beside those of peft."""
 
 _CONFIG = "adapter_config.json"
 _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -68,6 +72,21 @@ def _find_folder(adapter: str | Path) -> Path:
     except Exception as error:
         hint = "check the name and the connection, or give a folder"
         raise refuse_adapter(adapter, shorten_error(error), hint) from error
+
+
+def find_gguf_lora(adapter: str | Path) -> Path:
+    """Find an adapter for llama.cpp, given by path or by the folder that holds `adapter.gguf`."""
+    path = Path(adapter).expanduser()
+    file = path / GGUF if path.is_dir() else path
+    if not file.is_file():
+        raise refuse_adapter(
+            adapter,
+            f"it holds no {GGUF}" if path.is_dir() else "the file does not exist",
+            "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:",
+        )
+    if "adapter.alora.invocation_tokens" in read_header(file).metadata:
+        raise refuse_adapter(adapter, "it is not a plain LoRA adapter", "use another one")
+    return file
 
 
 # The settings that the forward pass of plain LoRA depends on.

@@ -1,6 +1,6 @@
 """Train an adapter, or a whole model, on curated samples: `colligate train fit`.
 
-In the end the folder holds what `hf:BASE+FOLDER` (LoRA) or `hf:FOLDER` (full) loads, the record
+In the end the folder holds what `BASE+FOLDER` (LoRA) or `hf:FOLDER` (full) loads, the record
 `fit.json`, the curve, and the checkpoints from which the same command resumes. Importing this
 module needs the extra `train`.
 """
@@ -28,6 +28,7 @@ from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
+from colligate.lab.training.adapter_gguf import write_adapter_gguf
 from colligate.lab.training.recipes import (
     Recipe,
     apply_settings,
@@ -53,6 +54,7 @@ from colligate.lab.training.trainer import (
     transformers,
 )
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
+from colligate.models.lora import GGUF
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
@@ -161,6 +163,8 @@ def _train(
             (out / PICTURE).write_text(drawn, "utf-8")
         if record.finished:
             _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
+            if inputs.recipe.method == "lora":
+                _write_gguf(out, trainer.model.config.get_text_config(), inputs.emit)
         _FIT.write(out, record)
     trainer.accelerator.wait_for_everyone()
 
@@ -242,6 +246,18 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
             fresh = out / f"{file.name}.new"
             shutil.copyfile(file, fresh)
             fresh.replace(out / file.name)
+
+
+def _write_gguf(out: Path, config: Any, emit: Listener) -> None:
+    """Write the adapter for llama.cpp too, or note why it cannot be used there."""
+    fresh = out / f"{GGUF}.new"
+    try:
+        write_adapter_gguf(out, config, fresh)
+    except ValueError as error:
+        fresh.unlink(missing_ok=True)
+        emit(Noted(f"no {GGUF} is written for gguf: models: {error}", warning=True))
+    else:
+        fresh.replace(out / GGUF)
 
 
 _DRAWN_POINTS = 60  # at most, of the training loss

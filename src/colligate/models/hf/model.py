@@ -86,9 +86,9 @@ class _Backend(LocalBackend):
         self._generator = BatchGenerator(self._runtime, self._tokenizer, self._parallel)
         self._scorer = LikelihoodScorer(self._runtime)
 
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        key = self._runtime.adapters.load(adapter)
-        return key, key
+    def load_adapter(self, adapter: str | Path) -> str:
+        key: str = self._runtime.adapters.load(adapter)
+        return key
 
     async def generate(self, request: GenerationRequest) -> GeneratedText:
         self._generator.submit(request)

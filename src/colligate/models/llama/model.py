@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import weakref
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -21,14 +20,14 @@ from colligate.concurrency import physical_cores
 from colligate.errors import MissingCapability
 from colligate.models.base import encodable, window
 from colligate.models.decoding import GeneratedText, GenerationRequest, Request
-from colligate.models.gguf import read_header, read_shapes
-from colligate.models.llama.adapters import convert_adapter
+from colligate.models.gguf import read_header
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.attention import AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
 from colligate.models.llama.engine import EngineLimits, LlamaEngine, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair
+from colligate.models.lora import find_gguf_lora
 from colligate.models.prompts import Prompts
 from colligate.models.weights import home
 
@@ -66,12 +65,7 @@ class LlamaCpp(LocalModel):
         limits = EngineLimits(context, parallel, threads or physical_cores(), draft)
         backend = _Backend(path, name, limits)
         super().__init__(backend, name=name, version=_version(path), context_tokens=context)
-        self._path = path
-
-    @cached_property
-    def weights(self) -> int:
-        """The number of weights, counted in the file's header. Blocks for a part of a second."""
-        return sum(math.prod(shape) for shape in read_shapes(self._path).values())
+        self.weights = header.weights
 
 
 def _version(path: Path) -> str:
@@ -104,14 +98,8 @@ class _Backend(LocalBackend):
         )
         self._engine = LlamaEngine(library, self._path, self.name, beginnings, self._limits)
 
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        """Load a GGUF file, a folder of PEFT or a hub name; what is not GGUF is converted once."""
-        folder = home() / "adapters"
-        path = convert_adapter(adapter, self._path, folder)
-        # The name of a converted file is the digest of its content.
-        return self.engine.add_adapter(
-            path
-        ), path.name if path.parent == folder else f"{path.name}-{_version(path)}"
+    def load_adapter(self, adapter: str | Path) -> str:
+        return self.engine.add_adapter(find_gguf_lora(adapter))
 
     @property
     def engine(self) -> LlamaEngine:
