@@ -682,11 +682,9 @@ class Run:
         prompt: Prompt,
         spans: Sequence[tuple[int, int]],
         *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
         role: Role = Role.SCORER,
     ) -> list[float]:
-        """Return the mean attention of the prompt's last tokens to each span.
+        """Return the mean attention of the prompt's last token to each span.
 
         See `AttentionModel.attention`.
         """
@@ -700,7 +698,7 @@ class Run:
             "attention",
             role,
             [tokens],
-            lambda: model.attention(prompt, spans, query=query, layers=layers),
+            lambda: model.attention(prompt, spans),
             lambda values: {"values": tuple(values)},
         )
         return values

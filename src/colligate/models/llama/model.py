@@ -124,11 +124,8 @@ class _Backend(LocalBackend):
         scores = dict(zip(requests, outcomes, strict=True))
         return [list(scores.get(key, ())) for key in wanted]
 
-    async def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> list[float]:
-        request = AttentionRequest(ids, first, layers, adapter=adapter, halt=halt)
-        [row] = await self._compute([request])
+    async def attend(self, ids: list[int], adapter: str, halt: Event) -> list[float]:
+        [row] = await self._compute([AttentionRequest(ids, adapter=adapter, halt=halt)])
         return row
 
     async def _compute(self, requests: Sequence[Request[T]]) -> list[T]:
