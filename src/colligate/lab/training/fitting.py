@@ -54,7 +54,7 @@ from colligate.lab.training.trainer import (
     transformers,
 )
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
-from colligate.models.lora import GGUF
+from colligate.models.llama.model import ADAPTER
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
@@ -113,7 +113,7 @@ def fit(
     inputs = _prepare(recipe, data, base, on_event if is_first() else lambda event: None)
     arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
     make_folder(out)
-    foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
+    foreign = [name for name in ("config.json", _PEFT_FILES[0]) if (out / name).exists()]
     if foreign and not (out / RECORD).exists():
         why = f"it has a {foreign[0]} and no record of a training"
         raise UsageError(f"{out} holds another model", why, "name another --out")
@@ -227,7 +227,7 @@ def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
     )
 
 
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+_PEFT_FILES = ("adapter_config.json", "adapter_model.safetensors")
 # The files of a checkpoint that are not the model's.
 _OF_TRAINING = (
     *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
@@ -239,7 +239,7 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
     """Copy the model from the last checkpoint, which was written after the last step."""
     for file in sorted(each for each in checkpoint.iterdir() if each.is_file()):
         if recipe.method == "lora":
-            wanted = file.name in _ADAPTER
+            wanted = file.name in _PEFT_FILES
         else:
             wanted = not any(file.match(pattern) for pattern in _OF_TRAINING)
         if wanted:
@@ -250,14 +250,14 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
 
 def _write_gguf(out: Path, config: Any, emit: Listener) -> None:
     """Write the adapter for llama.cpp too, or note why it cannot be used there."""
-    fresh = out / f"{GGUF}.new"
+    fresh = out / f"{ADAPTER}.new"
     try:
         write_adapter_gguf(out, config, fresh)
     except ValueError as error:
         fresh.unlink(missing_ok=True)
-        emit(Noted(f"no {GGUF} is written for gguf: models: {error}", warning=True))
+        emit(Noted(f"no {ADAPTER} is written for gguf: models: {error}", warning=True))
     else:
-        fresh.replace(out / GGUF)
+        fresh.replace(out / ADAPTER)
 
 
 _DRAWN_POINTS = 60  # at most, of the training loss

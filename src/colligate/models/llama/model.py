@@ -17,7 +17,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from colligate.concurrency import physical_cores
-from colligate.errors import MissingCapability
+from colligate.errors import MissingCapability, WeightsUnavailable
 from colligate.models.base import encodable, window
 from colligate.models.decoding import GeneratedText, GenerationRequest, Request
 from colligate.models.gguf import read_header
@@ -27,9 +27,11 @@ from colligate.models.llama.beginnings import Beginnings
 from colligate.models.llama.engine import EngineLimits, LlamaEngine, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair
-from colligate.models.lora import find_gguf_lora
 from colligate.models.prompts import Prompts
 from colligate.models.weights import home
+
+ADAPTER = "adapter.gguf"
+"""The file of an adapter in the folder that `colligate train fit` writes."""
 
 _LONGEST_WINDOW = 16384
 T = TypeVar("T")
@@ -99,7 +101,7 @@ class _Backend(LocalBackend):
         self._engine = LlamaEngine(library, self._path, self.name, beginnings, self._limits)
 
     def load_adapter(self, adapter: str | Path) -> str:
-        return self.engine.add_adapter(find_gguf_lora(adapter))
+        return self.engine.add_adapter(_find_adapter(adapter))
 
     @property
     def engine(self) -> LlamaEngine:
@@ -135,6 +137,22 @@ class _Backend(LocalBackend):
 
     def free(self) -> None:
         _free(self.__dict__)
+
+
+def _find_adapter(adapter: str | Path) -> Path:
+    """Find an adapter given by path, or by the folder that holds it as `adapter.gguf`."""
+    path = Path(adapter).expanduser()
+    file = path / ADAPTER if path.is_dir() else path
+    what = f"cannot load the adapter {adapter}"
+    if not file.is_file():
+        raise WeightsUnavailable(
+            what,
+            f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist",
+            "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:",
+        )
+    if "adapter.alora.invocation_tokens" in read_header(file).metadata:
+        raise WeightsUnavailable(what, "it is not a plain LoRA adapter", "use another one")
+    return file
 
 
 def _free(backend: dict[str, Any]) -> None:
