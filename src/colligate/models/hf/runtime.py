@@ -7,13 +7,14 @@ a forward pass are set from other threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from inspect import signature
 from threading import Event
 from typing import Any
+
+from cachetools import LRUCache
 
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models.decoding import PassStopped
@@ -149,61 +150,29 @@ class Runtime:
 # Keys and values of earlier prompts, for prompts with the same prefix
 
 
-class PrefixCache:
-    """The prompts used last, in at most `limit` bytes. Not safe for several threads at once."""
+class PrefixCache(LRUCache[tuple[str, tuple[int, ...]], Layers]):
+    """Keys and values of the prompts used last, by adapter and tokens, in at most `limit` bytes.
+
+    They are never written to: a cache that continues from them makes new tensors. Not safe for
+    several threads at once.
+    """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._entries: list[_Entry] = []
+        super().__init__(limit, lambda layers: sum(t.nbytes for pair in layers for t in pair))
 
     def find_longest(self, ids: Sequence[int], adapter: str = "") -> tuple[Layers, int]:
         """Return keys and values of the longest remembered prefix of `ids`, and its length."""
-        best, length = None, 0
-        for entry in self._entries:
-            if entry.adapter == adapter and (shared := count_shared(entry.ids, ids)) > length:
-                best, length = entry, shared
-        if best is None:
+        shared = {key: count_shared(key[1], ids) for key in self if key[0] == adapter}
+        best = max(shared, key=shared.__getitem__, default=None)
+        if best is None or not shared[best]:
             return (), 0
-        self._entries.remove(best)
-        self._entries.append(best)
-        layers = tuple((k[:, :, :length], v[:, :, :length]) for k, v in best.layers)
-        return layers, length
+        length = shared[best]
+        return tuple((k[:, :, :length], v[:, :, :length]) for k, v in self[best]), length
 
     def store(self, ids: Sequence[int], layers: Layers, adapter: str = "") -> None:
         """Remember keys and values of exactly these tokens, and forget their prefixes."""
-        new = _Entry(tuple(ids), adapter, tuple(layers))
-        self._entries = [
-            entry
-            for entry in self._entries
-            if entry.adapter != adapter or count_shared(entry.ids, new.ids) < len(entry.ids)
-        ]
-        if new.size > self._limit:
-            return
-        self._entries.append(new)
-        while self.size > self._limit:
-            self._entries.pop(0)
-
-    @property
-    def size(self) -> int:
-        """The size of all entries in bytes."""
-        return sum(entry.size for entry in self._entries)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._entries.clear()
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """Keys and values of `ids` under an adapter.
-
-    They are never written to: a cache that continues from them makes new tensors.
-    """
-
-    ids: tuple[int, ...]
-    adapter: str
-    layers: Layers
-
-    @property
-    def size(self) -> int:
-        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
+        for key in list(self):
+            if key[0] == adapter and count_shared(key[1], ids) == len(key[1]):
+                del self[key]
+        with suppress(ValueError):  # it is larger than the limit
+            self[adapter, tuple(ids)] = tuple(layers)
