@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from colligate.concurrency import Pace, SingleFlight, Threads, gather, map_concurrent
+from colligate.concurrency import SingleFlight, Threads, gather, map_concurrent
 from colligate.errors import ModelError
 
 
@@ -46,34 +46,6 @@ async def test_map_concurrent_keeps_order_and_bound():
 
     assert await map_concurrent(range(10), double, 3) == [2 * number for number in range(10)]
     assert most == 3
-
-
-@pytest.mark.parametrize(
-    ("limits", "sizes", "begun"),
-    [
-        ({"requests": 2}, [0] * 5, [0, 0, 60, 60, 120]),
-        ({"tokens": 100}, [60, 40, 1, 99, 1], [0, 0, 60, 60, 120]),
-        ({"tokens": 100}, [10, 500, 10], [0, 60, 120]),  # one that never fits goes alone
-        ({"requests": 3, "tokens": 100}, [90, 20, 1, 1], [0, 60, 60, 60]),
-        ({}, [10**9] * 3, [0, 0, 0]),
-    ],
-)
-async def test_requests_and_tokens_of_a_minute_are_bounded_in_their_order(limits, sizes, begun):
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        await asyncio.sleep(0)  # lets the others try to overtake
-        now += seconds
-
-    pace, seen = Pace(**limits, clock=lambda: now, sleep=sleep), []
-
-    async def begin(number: int) -> None:
-        await pace.wait(sizes[number])
-        seen.append((number, now))
-
-    await gather(begin(number) for number in range(len(sizes)))
-    assert seen == list(enumerate(begun))
 
 
 class Work:

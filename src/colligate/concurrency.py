@@ -6,13 +6,10 @@ import asyncio
 import contextvars
 import functools
 import os
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -100,64 +97,17 @@ class _Call:
 
 
 class Slots:
-    """Bounds how many calls with the same key are under way, and how many begin in a minute.
-
-    Each event loop has its own bounds.
-    """
+    """Bounds how many calls with the same key are under way, in each event loop of its own."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Any]] = (
-            WeakKeyDictionary()
-        )
+        self._made: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[tuple[Hashable, int], asyncio.Semaphore]
+        ] = WeakKeyDictionary()
 
     def of(self, key: Hashable, most: int) -> asyncio.Semaphore:
         """Return the semaphore of a key, which lets `most` calls through at once."""
-        semaphore: asyncio.Semaphore = self._here.setdefault((key, most), asyncio.Semaphore(most))
-        return semaphore
-
-    def pace(self, key: Hashable, requests: int | None, tokens: int | None) -> Pace:
-        """Return the pace of a key."""
-        pace: Pace = self._here.setdefault((key, requests, tokens), Pace(requests, tokens))
-        return pace
-
-    @property
-    def _here(self) -> dict[Hashable, Any]:
-        return self._made.setdefault(asyncio.get_running_loop(), {})
-
-
-class Pace:
-    """Lets at most so many requests and tokens begin in any minute, in the order they come.
-
-    A request of more tokens than a minute has goes alone. `clock` is in seconds.
-    """
-
-    def __init__(
-        self,
-        requests: int | None = None,
-        tokens: int | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._requests = inf if requests is None else requests
-        self._tokens = inf if tokens is None else tokens
-        self._clock, self._sleep = clock, sleep
-        self._turn = asyncio.Lock()  # wakes those who wait in their order
-        self._begun: deque[tuple[float, int]] = deque()  # in the last minute
-
-    async def wait(self, tokens: int) -> None:
-        """Wait until a request of so many tokens may begin."""
-        async with self._turn:
-            while self._begun:
-                wait = self._begun[0][0] + 60 - self._clock()
-                if wait <= 0:
-                    self._begun.popleft()
-                    continue
-                spent = sum(size for _, size in self._begun)
-                if len(self._begun) < self._requests and spent + tokens <= self._tokens:
-                    break
-                await self._sleep(wait)
-            self._begun.append((self._clock(), tokens))
+        here = self._made.setdefault(asyncio.get_running_loop(), {})
+        return here.setdefault((key, most), asyncio.Semaphore(most))
 
 
 # Threads

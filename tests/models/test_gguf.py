@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models.gguf import Header, read_header
+from colligate.models.gguf import read_header
 
 UINT32, INT32, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9
 
@@ -26,10 +26,19 @@ def array(kind: int, *items: bytes, length: int | None = None) -> bytes:
     return head + b"".join(items)
 
 
-def gguf(path: Path, values: dict[str, bytes], *, version: int = 3) -> Path:
+def gguf(
+    path: Path,
+    values: dict[str, bytes],
+    tensors: dict[str, tuple[int, ...]] | None = None,
+    *,
+    version: int = 3,
+) -> Path:
     values = {"general.architecture": struct.pack("<I", STRING) + text("qwen2")} | values
     body = b"".join(text(key) + value for key, value in values.items())
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", version, 0, len(values)) + body)
+    for name, shape in (tensors or {}).items():
+        sizes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+        body += text(name) + sizes + struct.pack("<IQ", 0, 0)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", version, len(tensors or ()), len(values)) + body)
     return path
 
 
@@ -42,10 +51,16 @@ def test_the_facts(tmp_path):
             "qwen2.embedding_length": uint(1536),
             "qwen2.attention.head_count": uint(12),
             "qwen2.attention.head_count_kv": array(UINT32, *[struct.pack("<I", 2)] * 28),
-            "tokenizer.ggml.tokens": array(STRING, length=1 << 60),  # not read
+            "tokenizer.ggml.tokens": array(STRING, text("a"), text("b" * 5)),
+            "tokenizer.ggml.scores": array(FLOAT, *[struct.pack("<f", 1.0)] * 2),
+            "adapter.type": struct.pack("<I", STRING) + text("lora"),
         },
+        {"a": (2, 3), "b": (4,)},
     )
-    assert read_header(path) == Header(32768, 28 * 2 * (128 + 128) * 2)
+    header = read_header(path)
+    assert (header.context_tokens, header.kv_bytes_per_token) == (32768, 28 * 2 * (128 + 128) * 2)
+    assert (header.weights, header.metadata["adapter.type"]) == (10, "lora")
+    assert not [key for key in header.metadata if key.startswith("tokenizer.")]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +84,16 @@ def test_damaged_headers(tmp_path, value):
     path = gguf(tmp_path / "model.gguf", {"qwen2.context_length": value})
     with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
         read_header(path)
+
+
+def test_vocabularies_and_tensors_that_lie(tmp_path):
+    vocabulary = {"tokenizer.ggml.tokens": array(STRING, length=1 << 60)}
+    for path in (
+        gguf(tmp_path / "vocabulary.gguf", vocabulary),
+        gguf(tmp_path / "tensor.gguf", {}, {"a": (1,) * 5}),
+    ):
+        with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
+            read_header(path)
 
 
 def test_files_that_are_none(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from colligate.concurrency import Pace
 from colligate.core.events import Trace
 from colligate.errors import (
     EndpointUnreachable,
@@ -126,21 +125,6 @@ async def test_options_reach_an_endpoint(openai_server):
     await asyncio.gather(*(ask(model, [Message("user", "?")], max_tokens=1) for _ in range(8)))
     await model.aclose()
     assert 1 <= openai_server.in_flight_most <= 2
-
-
-async def test_each_call_waits_for_its_minute_with_its_tokens(openai_server, monkeypatch):
-    waited: list[int] = []
-
-    async def wait(self: Pace, tokens: int) -> None:
-        waited.append(tokens)
-
-    monkeypatch.setattr(Pace, "wait", wait)
-    name = f"openai:m@{openai_server.url}"
-    for options in ({}, {"requests_per_minute": 5}, {"tokens_per_minute": 9000}):
-        model = open_model(name, options=options)
-        await ask(model, [Message("user", "x" * 4000)], max_tokens=50)
-        await model.aclose()
-    assert [1050 <= tokens < 1150 for tokens in waited] == [True, True]
 
 
 async def test_a_key_is_kept_back_when_told(openai_server, monkeypatch):

@@ -89,11 +89,9 @@ class Scoring:
         prompt: Prompt,
         spans: Sequence[tuple[int, int]],
         *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
         role: Role = Role.SCORER,
     ) -> list[float]:
-        """Return the mean attention of the prompt's last tokens to each span.
+        """Return the mean attention of the prompt's last token to each span.
 
         See `AttentionModel.attention`.
         """
@@ -105,7 +103,7 @@ class Scoring:
             Capability.ATTENTION,
             role,
             [tokens],
-            lambda: model.attention(prompt, spans, query=query, layers=layers),
+            lambda: model.attention(prompt, spans),
         )
         return values
 

@@ -199,7 +199,7 @@ class TreeBuilder:
         title: str = "",
         heading: tuple[int, int] | None = None,
     ) -> int:
-        """Append a node of a start and an end, and return its id; `close` can move its end later."""
+        """Append a node from a start to an end; return its id. `close` can move its end later."""
         start, end = extent
         self._rows.append((kind, level, shorten_title(title), start, heading, parent))
         self._ends.append(end)

@@ -28,7 +28,7 @@ class Capability(StrEnum):
     STRUCTURED = "structured"  # decoding is constrained to a JSON schema
     LIKELIHOOD = "likelihood"  # log-probability of each token of a continuation
     LABELS = "labels"  # probability of each of a few labels after a prefix
-    ATTENTION = "attention"  # attention of the last tokens to spans of the prompt
+    ATTENTION = "attention"  # attention of the last token to spans of the prompt
     ADAPTERS = "adapters"  # one LoRA adapter per role over one base
 
 
@@ -275,30 +275,20 @@ Prompt = str | Sequence[Message]
 class AttentionModel(Protocol):
     """`Capability.ATTENTION`."""
 
-    async def attention(
-        self,
-        prompt: Prompt,
-        spans: Sequence[tuple[int, int]],
-        *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
-    ) -> list[float]:
-        """Return the mean attention that query tokens pay to a token of each span, in order.
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+        """Return the mean attention that the last token pays to a token of each span, in order.
 
-        Spans are half-open character ranges of the text, or of the last message's content. The
-        query is the last token of that text or content, or all its tokens from the character
-        `query` on. Probabilities of the whole row (they sum to 1 over all tokens before and at
-        the query) are averaged over query tokens, heads and layers, then over the tokens that
-        overlap the span; 0.0 for a span without tokens. `layers` selects layers by their share
-        of the depth: (0.5, 1) is the upper half.
+        Spans are half-open character ranges of the text, or of the last message's content; its
+        last token is meant. Probabilities of the whole row (they sum to 1 over all tokens) are
+        averaged over heads and layers, then over the tokens that overlap the span; 0.0 for a span
+        without tokens.
 
         The pass is remembered: a chat whose prompt begins with the same tokens does not
         compute them again.
 
         Raises:
             ContextTooSmall: the prompt does not fit.
-            ValueError: a span lies outside the text, the text or the query is empty, or no
-                layer lies between these depths.
+            ValueError: a span lies outside the text, or the text is empty.
         """
 
 
@@ -490,18 +480,16 @@ def redact_url(url: str) -> str:
 _LEAST = 2048
 
 
-def window(
-    trained: int | None, kv_bytes_per_token: int | None, *, most: int, parallel: int = 1
-) -> int:
+def window(trained: int | None, kv_bytes_per_token: int | None, *, most: int) -> int:
     """Return how many tokens one call may use: the trained length, at most `most`.
 
-    It is halved, down to 2,048, until the keys and values of `parallel` calls fit into a quarter
-    of the machine's memory.
+    It is halved, down to 2,048, until their keys and values fit into a quarter of the machine's
+    memory.
     """
     context = min(trained or most, most)
     memory = memory_bytes()
     if memory is not None and kv_bytes_per_token is not None:
-        while context > _LEAST and context * parallel * kv_bytes_per_token > memory / 4:
+        while context > _LEAST and context * kv_bytes_per_token > memory / 4:
             context //= 2
     return context
 

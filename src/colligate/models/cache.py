@@ -123,26 +123,16 @@ class CachedChat(WrappedModel):
         value, cached = await self._remember(self._key("labels", request), ask)
         return LabelOdds(dict(value["odds"]), value["mass"], tuple(value["bounded"]), cached)
 
-    async def attention(
-        self,
-        prompt: Prompt,
-        spans: Sequence[tuple[int, int]],
-        *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
-    ) -> list[float]:
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
         model = self._model
         if not isinstance(model, AttentionModel):
             raise MissingCapability(f"{self.name} gives no attention")
         request = {
             "prompt": prompt if isinstance(prompt, str) else [asdict(turn) for turn in prompt],
             "spans": list(spans),
-            "query": query,
-            "layers": layers,
         }
         value, cached = await self._remember(
-            self._key("attention", request),
-            lambda: model.attention(prompt, spans, query=query, layers=layers),
+            self._key("attention", request), lambda: model.attention(prompt, spans)
         )
         return CachedScores(value, [cached])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import SEEK_CUR
@@ -18,46 +19,48 @@ _FIXED = {
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
 _LONGEST_STRING = 1 << 20
-_LONGEST_ARRAY = 1 << 16  # before the vocabulary there are at most a few numbers per layer
+_LONGEST_ARRAY = 1 << 16  # outside the vocabulary there are at most a few numbers per layer
+_MOST_DIMENSIONS = 4
 
 
 @dataclass(frozen=True)
 class Header:
-    """Facts of a GGUF file; None where it does not state them."""
+    """Facts of a GGUF file; None where it does not state them. `weights` is how many there are."""
 
     context_tokens: int | None
     kv_bytes_per_token: int | None
+    weights: int
+    metadata: Mapping[str, Any]
 
 
 def read_header(path: Path) -> Header:
-    """Read the facts that the size of a context depends on.
+    """Read the metadata, without the vocabulary, and the tensors' shapes: a part of a second.
 
     UnknownModel if the file does not exist, WeightsUnavailable if it is not a readable GGUF file.
     """
     with _open(path) as stream:
-        return _header(_metadata(stream))
-
-
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Read the metadata up to the vocabulary, which is long and comes last. Errors as above."""
-    with _open(path) as stream:
-        return _metadata(stream)
-
-
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read the shape of each tensor by name, the length of a row first. Errors as above."""
-    with _open(path) as stream:
-        _version, tensors, count = _unpack(stream, "IQQ")
+        version, tensors, count = _unpack(stream, "IQQ")
+        if version not in (2, 3):
+            raise ValueError(f"GGUF version {version}")
+        metadata: dict[str, Any] = {}
         for _ in range(count):
-            _string(stream)
-            _skip(stream, *_unpack(stream, "I"))
-        shapes = {}
-        for _ in range(tensors):
-            name = _string(stream)
-            (dimensions,) = _unpack(stream, "I")
-            shapes[name] = _unpack(stream, f"{dimensions}Q")
-            _unpack(stream, "IQ")  # its type and place
-        return shapes
+            key, (kind,) = _string(stream), _unpack(stream, "I")
+            if key.startswith("tokenizer."):
+                _skip(stream, kind)
+            else:
+                metadata[key] = _value(stream, kind)
+        weights = sum(_read_size(stream) for _ in range(tensors))
+        return Header(*_context_sizes(metadata), weights, metadata)
+
+
+def _read_size(stream: BinaryIO) -> int:
+    """Read what the header says of a tensor; return how many weights it has."""
+    _name, (dimensions,) = _string(stream), _unpack(stream, "I")
+    if dimensions > _MOST_DIMENSIONS:
+        raise ValueError(f"a tensor of {dimensions} dimensions")
+    shape = _unpack(stream, f"{dimensions}Q")
+    _unpack(stream, "IQ")  # its type and place
+    return math.prod(shape)
 
 
 @contextmanager
@@ -82,20 +85,8 @@ def _unreadable(path: Path, why: str) -> WeightsUnavailable:
     return WeightsUnavailable(f"cannot load {path}", why, "check the path, or download it again")
 
 
-def _metadata(stream: BinaryIO) -> dict[str, Any]:
-    version, _tensors, count = _unpack(stream, "IQQ")
-    if version not in (2, 3):
-        raise ValueError(f"GGUF version {version}")
-    found: dict[str, Any] = {}
-    for _ in range(count):
-        key = _string(stream)
-        if key.startswith("tokenizer."):
-            break
-        found[key] = _value(stream, *_unpack(stream, "I"))
-    return found
-
-
-def _header(metadata: dict[str, Any]) -> Header:
+def _context_sizes(metadata: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the trained context, and the bytes of a token's keys and values."""
     architecture = str(metadata.get("general.architecture", ""))
 
     def number(key: str) -> int:
@@ -113,7 +104,7 @@ def _header(metadata: dict[str, Any]) -> Header:
     kv_heads = number("attention.head_count_kv") or heads
     half_float = 2
     kv_bytes = number("block_count") * kv_heads * (key_width + value_width) * half_float
-    return Header(number("context_length") or None, kv_bytes or None)
+    return number("context_length") or None, kv_bytes or None
 
 
 def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:

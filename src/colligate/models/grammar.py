@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from llguidance import LLMatcher, LLTokenizer
 from numpy.typing import NDArray
 
@@ -27,7 +28,7 @@ class Grammars:
     def __init__(self, make_tokens: Callable[[], LLTokenizer]) -> None:
         self._make_tokens = make_tokens
         self._tokens: LLTokenizer | None = None
-        self._compiled: dict[str, Grammar] = {}
+        self._compiled: LRUCache[str, Grammar] = LRUCache(_CACHED)
 
     def compile(self, schema: Mapping[str, Any]) -> Grammar:
         """Return the grammar of a JSON schema in its first state; each answer uses a copy.
@@ -37,8 +38,6 @@ class Grammars:
         """
         key = json.dumps(schema)  # in the given order: properties are written in it
         if key not in self._compiled:
-            if len(self._compiled) == _CACHED:
-                del self._compiled[next(iter(self._compiled))]
             plain = json.loads(key, parse_int=_parse_number, parse_float=_parse_number)
             closed = plain if '"allOf"' in key else _close_objects(plain)
             matcher = self._matcher(json.dumps(closed))

@@ -156,31 +156,21 @@ class LocalModel:
             lambda halt: self._backend.score(pairs, self._adapter, halt)
         )
 
-    async def attention(
-        self,
-        prompt: Prompt,
-        spans: Sequence[tuple[int, int]],
-        *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
-    ) -> list[float]:
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
         backend = self._backend
-        ids, first, average = await backend.reading.run(
-            lambda: read_question(backend.prompts, prompt, spans, query)
+        ids, covered = await backend.reading.run(
+            lambda: read_question(backend.prompts, prompt, spans)
         )
-        row = await backend.compute(
-            lambda halt: backend.attend(ids, first, layers, self._adapter, halt)
-        )
-        return average(row)
+        row = await backend.compute(lambda halt: backend.attend(ids, self._adapter, halt))
+        return [average_span(row, covered, span) for span in spans]
 
     async def with_adapter(self, adapter: str | Path) -> Self:
         backend = self._backend
         await backend.open()
-        key, version = await backend.computing.run(lambda: backend.load_adapter(adapter))
         view = copy(self)
+        view._adapter = await backend.computing.run(lambda: backend.load_adapter(adapter))
         view.name = f"{backend.name}+{adapter}"
-        view.version = f"{self.version}+{version}"
-        view._adapter = key
+        view.version = f"{self.version}+{view._adapter}"
         return view
 
     async def count_tokens(self, text: str) -> int:
@@ -237,8 +227,8 @@ class LocalBackend(ABC):
         """Return the tokens for llguidance."""
 
     @abstractmethod
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        """Load an adapter; return its name for requests, and its version. In `computing`."""
+    def load_adapter(self, adapter: str | Path) -> str:
+        """Load an adapter; return the digest of its content, its name here. In `computing`."""
 
     @abstractmethod
     async def generate(self, request: GenerationRequest) -> GeneratedText:
@@ -249,10 +239,8 @@ class LocalBackend(ABC):
         """Compute the log-probability of each token of each second list."""
 
     @abstractmethod
-    async def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> list[float]:
-        """Compute the mean attention of the tokens from `first` on to each token."""
+    async def attend(self, ids: list[int], adapter: str, halt: Event) -> list[float]:
+        """Compute the mean attention of the last token to each token."""
 
     @abstractmethod
     def free(self) -> None:
@@ -354,12 +342,11 @@ def count_shared(first: Tokens, second: Tokens) -> int:
 
 
 def read_question(
-    prompts: Prompts, prompt: Prompt, spans: Sequence[tuple[int, int]], query: int | None
-) -> tuple[list[int], int, Callable[[Sequence[float]], list[float]]]:
-    """Return a prompt's tokens, the place of the first query token, and how to sum up a row.
+    prompts: Prompts, prompt: Prompt, spans: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return a prompt's tokens, and the characters that each covers; check the spans.
 
-    The last maps the mean attention to each token onto the spans. See `AttentionModel.attention`
-    for the parameters and errors.
+    See `AttentionModel.attention` for the parameters and errors.
     """
     text = prompt if isinstance(prompt, str) else prompt[-1].content if prompt else ""
     if not text:
@@ -367,28 +354,13 @@ def read_question(
     for start, end in spans:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"no span {start}-{end} in a text of {len(text)} characters")
-    ids, covered = prompts.encode_question(prompt)
-    first = len(ids) - 1
-    if query is not None:
-        if not 0 <= query < len(text):
-            raise ValueError(f"no query at {query} in a text of {len(text)} characters")
-        after = (i for i, (_, end) in enumerate(covered) if end > query)
-        first = next(after, first)  # blanks at the end may be in no token
-    return ids, first, lambda row: [_average_span(row, covered, span) for span in spans]
+    return prompts.encode_question(prompt)
 
 
-def choose_layers(count: int, depths: tuple[float, float]) -> range:
-    """Return the layers between two shares of the depth; ValueError if there are none."""
-    first, last = (round(share * count) for share in depths)
-    layers = range(max(0, first), min(count, max(0, last)))
-    if not layers:
-        raise ValueError(f"none of the {count} layers is between the depths {depths}")
-    return layers
-
-
-def _average_span(
+def average_span(
     row: Sequence[float], covered: Sequence[tuple[int, int]], span: tuple[int, int]
 ) -> float:
+    """Return the mean attention to the tokens that overlap a span; 0 without any."""
     start, end = span
     inside = [
         mass for mass, (a, b) in zip(row, covered, strict=True) if max(a, start) < min(b, end)

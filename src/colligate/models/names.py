@@ -463,10 +463,7 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 
 Options = Mapping[str, Any]
 
-_POLICY: Mapping[str, type] = {
-    **dict.fromkeys(("in_flight", "requests_per_minute", "tokens_per_minute"), int),
-    "timeout": float,
-}
+_POLICY: Mapping[str, type] = {"in_flight": int, "timeout": float}
 _ENDPOINT: Mapping[str, type] = {"context_tokens": int, **_POLICY}
 _LLAMACPP: Mapping[str, type] = dict.fromkeys(
     ("context_tokens", "parallel", "threads", "draft"), int

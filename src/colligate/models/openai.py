@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -110,13 +110,12 @@ class OpenAIChat:
             if display and (not request.stop or self._dialect.takes("stop")):
                 display.show(text)
 
-        def make_body() -> Mapping[str, Any]:
-            return self._dialect.body(request, **options)
-
         spent = Usage()  # on answers that were not used
-        async with self._endpoint.call(self._model, make_body()) as client:
+        async with self._endpoint.call(self._model) as client:
             while True:
-                for attempt in self._endpoint.attempts(make_body, self._dialect.learn):
+                for attempt in self._endpoint.attempts(
+                    lambda: self._dialect.body(request, **options), self._dialect.learn
+                ):
                     with attempt as body:
                         room = self._dialect.thinking_room  # other calls may add to it meanwhile
                         if display is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -68,10 +67,9 @@ UNUSABLE = (
 
 @dataclass(frozen=True)
 class Policy:
-    """Timeouts in seconds, retries, and the bounds of calls in flight and in a minute.
+    """Timeouts in seconds, retries, and the bound of calls in flight.
 
-    Endpoints whose policies share `slots` share the bound of `in_flight` calls to one server, and
-    those of a minute for one model of it.
+    Endpoints whose policies share `slots` share the bound of `in_flight` calls to one server.
     """
 
     max_retries: int = 3
@@ -79,8 +77,6 @@ class Policy:
     timeout: float = 300.0  # without a byte; local models can be slow to begin
     deadline: float = 900.0  # for one call with all its retries, without waiting for a slot
     in_flight: int = 16
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
     slots: Slots = field(default_factory=Slots, repr=False)
     bare: bool = False  # send no headers from the environment, which may identify the user
 
@@ -170,20 +166,15 @@ class Endpoint:
         return f"Endpoint({self.url!r})"
 
     @contextlib.asynccontextmanager
-    async def call(
-        self, model: str = "", body: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[AsyncOpenAI]:
-        """Yield a client for one call, within the bounds of calls and the deadline.
+    async def call(self, model: str = "") -> AsyncIterator[AsyncOpenAI]:
+        """Yield a client for one call, within the bound of calls and the deadline.
 
-        `body` is what is about to be sent: a bound of tokens in a minute counts it. Waiting for a
-        slot is not part of the deadline.
+        Waiting for a slot is not part of the deadline.
 
         Raises:
             ModelError: one of its subclasses. UnknownModel: the server does not have `model`.
         """
         async with self.policy.slots.of(self._base_url, self.policy.in_flight):
-            if model:
-                await self._wait_for_the_minute(model, body or {})
             here = self._connect()
             timer = asyncio.timeout(self.policy.deadline)
             here.deadlines.add(timer)
@@ -203,15 +194,6 @@ class Endpoint:
     ) -> Attempts:
         """Return the attempts of one call; see `Attempts`."""
         return Attempts(body, learn, self.policy.max_retries)
-
-    async def _wait_for_the_minute(self, model: str, body: Mapping[str, Any]) -> None:
-        requests, tokens = self.policy.requests_per_minute, self.policy.tokens_per_minute
-        if requests is None and tokens is None:
-            return
-        # As OpenAI counts them before it answers: a token is four characters, the reply is as long
-        # as it may be.
-        size = len(json.dumps(body)) // 4 + max(body.get(limit) or 0 for limit in _LIMITS)
-        await self.policy.slots.pace((self._base_url, model), requests, tokens).wait(size)
 
     async def _typed(self, error: Exception, here: _Connections, model: str) -> ColligateError:
         if here.closed:
@@ -243,7 +225,7 @@ class Endpoint:
     ) -> T:
         """Post a body and read the JSON of the answer; see `call`."""
         make = body if callable(body) else lambda: body
-        async with self.call(model, make()) as client:
+        async with self.call(model) as client:
             for attempt in self.attempts(make, learn):
                 with attempt as sent:
                     answer = read(await client.post(path, body=sent, cast_to=object))

@@ -201,11 +201,9 @@ class RayModel(WrappedModel):
         odds: LabelOdds = await self._call(prompt, "labels", messages, labels, forced=forced)
         return odds
 
-    async def attention(
-        self, prompt: Prompt, spans: Sequence[tuple[int, int]], **options: Any
-    ) -> list[float]:
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
         text = prompt if isinstance(prompt, str) else prompt[-1].content
-        paid: list[float] = await self._call(text, "attention", prompt, spans, **options)
+        paid: list[float] = await self._call(text, "attention", prompt, spans)
         return paid
 
     async def with_adapter(self, adapter: str | Path) -> ChatModel:

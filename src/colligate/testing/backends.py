@@ -120,14 +120,7 @@ class ScriptedModel:
         await asyncio.sleep(0)
         return self._scripts["labels"](messages, labels, forced)
 
-    async def attention(
-        self,
-        prompt: Prompt,
-        spans: Sequence[tuple[int, int]],
-        *,
-        query: int | None = None,
-        layers: tuple[float, float] = (0.0, 1.0),
-    ) -> list[float]:
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
         if "attention" not in self._scripts:
             raise MissingCapability(f"{self.name} gives no attention")
         await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from colligate.models import Message
 from colligate.models.hf.model import compute_row
-from colligate.models.local import read_question
+from colligate.models.local import average_span, read_question
 from support.tiny_models import ARCHITECTURES, TinyModel
 
 PARTS = (
@@ -27,22 +27,13 @@ SPANS = [(TEXT.rindex(part), TEXT.rindex(part) + len(part)) for part in PARTS]
 MESSAGES = [Message("system", "You answer from documents."), Message("user", TEXT)]
 
 
-def ask(
-    model: TinyModel, prompt: Any, spans: Any = SPANS, query: Any = None, **options: Any
-) -> list[float]:
-    ids, first, average = read_question(model.prompts, prompt, spans, query)
-    if "layers" in options:
-        options["depths"] = options.pop("layers")
-    return average(compute_row(model.runtime, ids, first, **options))
+def ask(model: TinyModel, prompt: Any, spans: Any = SPANS) -> list[float]:
+    ids, covered = read_question(model.prompts, prompt, spans)
+    row = compute_row(model.runtime, ids)
+    return [average_span(row, covered, span) for span in spans]
 
 
-def naive(
-    model: TinyModel,
-    prompt: Any,
-    spans: Sequence[tuple[int, int]] = SPANS,
-    query: int | None = None,
-    layers: slice = slice(None),
-) -> list[float]:
+def naive(model: TinyModel, prompt: Any, spans: Sequence[tuple[int, int]] = SPANS) -> list[float]:
     """From one eager pass with all attention shown; tokens found by the tokenizer's offsets."""
     start, text = 0, prompt
     tokenizer, runtime = model.tokenizer, model.runtime
@@ -57,12 +48,7 @@ def naive(
             input_ids=torch.tensor([encoded.input_ids]), output_attentions=True, use_cache=False
         ).attentions
     assert len(shown) == len(runtime.model.get_decoder().layers)
-    first = len(encoded.input_ids) - 1
-    if query is not None:
-        ends = [end for _, end in encoded.offset_mapping]
-        first = next(i for i, end in enumerate(ends) if end > query + start)
-    rows = [layer[0, :, first:].mean(dim=1) for layer in shown[layers]]
-    row = torch.stack(rows).mean(dim=(0, 1))
+    row = torch.stack([layer[0, :, -1] for layer in shown]).mean(dim=(0, 1))
     assert row.sum().item() == pytest.approx(1, abs=1e-5)
     means = []
     for a, b in spans:
@@ -77,16 +63,12 @@ def naive(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-@pytest.mark.parametrize("query", [None, TEXT.rindex("Who"), TEXT.index("[2]"), 0])
-def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture, prompt, query):
-    """Of the last token or of several, over all layers or half of them."""
+def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture, prompt):
     model = tiny_model(architecture)
-    depth = len(model.runtime.model.get_decoder().layers)
-    for begin in (0.0, 0.5, 0.0):  # in the end the prompt is remembered
-        expected = naive(model, prompt, SPANS, query, slice(round(depth * begin), None))
-        found = ask(model, prompt, SPANS, query=query, layers=(begin, 1.0))
-        assert found == pytest.approx(expected, abs=1e-6)
-        assert max(expected) - min(expected) > 1e-4
+    expected = naive(model, prompt)
+    for _ in range(2):  # the second time the prompt is remembered
+        assert ask(model, prompt) == pytest.approx(expected, abs=1e-6)
+    assert max(expected) - min(expected) > 1e-4
 
 
 @settings(max_examples=40)
@@ -119,16 +101,14 @@ def test_marks_in_a_document_move_no_span(llama):
 
 
 @pytest.mark.parametrize(
-    ("prompt", "options", "why"),
+    ("prompt", "spans", "why"),
     [
-        *((prompt, {"spans": [(0, 1), span]}, "no span")
+        *((prompt, [(0, 1), span], "no span")
           for prompt in (TEXT, MESSAGES)
           for span in ((-1, 2), (3, 2), (0, len(TEXT) + 1))),
-        *((TEXT, {"query": query}, "no query") for query in (-1, len(TEXT), len(TEXT) + 9)),
-        (TEXT, {"layers": (0.5, 0.5)}, "between the depths"),
-        *((prompt, {"spans": []}, "no text") for prompt in ("", [], [Message("user", "")])),
+        *((prompt, [], "no text") for prompt in ("", [], [Message("user", "")])),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why):
+def test_what_is_not_in_the_text_is_refused(llama, prompt, spans, why):
     with pytest.raises(ValueError, match=why):
-        ask(llama, prompt, **options)
+        ask(llama, prompt, spans)

@@ -182,4 +182,4 @@ def test_it_never_holds_more_than_its_limit(kept, limit):
         assert sum(cache.find_longest(i)[1] == len(i) for i in [ids]) == (
             len(ids) * BYTES_PER_TOKEN <= limit
         )
-        assert cache.size <= limit
+        assert cache.currsize <= limit

@@ -1,6 +1,6 @@
 """Train an adapter, or a whole model, on curated samples: `colligate train fit`.
 
-In the end the folder holds what `hf:BASE+FOLDER` (LoRA) or `hf:FOLDER` (full) loads, the record
+In the end the folder holds what `BASE+FOLDER` (LoRA) or `hf:FOLDER` (full) loads, the record
 `fit.json`, the curve, and the checkpoints from which the same command resumes. Importing this
 module needs the extra `train`.
 """
@@ -25,6 +25,7 @@ from colligate.errors import UsageError
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
+from colligate.lab.training.adapter_gguf import write_adapter_gguf
 from colligate.lab.training.recipes import (
     Recipe,
     apply_settings,
@@ -51,6 +52,7 @@ from colligate.lab.training.trainer import (
     transformers,
 )
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
+from colligate.models.llama.model import ADAPTER
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
@@ -109,7 +111,7 @@ def fit(
     inputs = _prepare(recipe, data, base, on_event if is_first() else lambda event: None)
     arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
     make_folder(out)
-    foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
+    foreign = [name for name in ("config.json", _PEFT_FILES[0]) if (out / name).exists()]
     if foreign and not (out / RECORD).exists():
         why = f"it has a {foreign[0]} and no record of a training"
         raise UsageError(f"{out} holds another model", why, "name another --out")
@@ -149,6 +151,8 @@ def _train(
         record.sessions[-1]["ended"] = utc_now()
         if record.finished:
             _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
+            if inputs.recipe.method == "lora":
+                _write_gguf(out, trainer.model.config.get_text_config(), inputs.emit)
         _FIT.write(out, record)
     trainer.accelerator.wait_for_everyone()
 
@@ -228,7 +232,7 @@ def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
     )
 
 
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+_PEFT_FILES = ("adapter_config.json", "adapter_model.safetensors")
 # The files of a checkpoint that are not the model's.
 _OF_TRAINING = (
     *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
@@ -240,13 +244,25 @@ def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
     """Copy the model from the last checkpoint, which was written after the last step."""
     for file in sorted(each for each in checkpoint.iterdir() if each.is_file()):
         if recipe.method == "lora":
-            wanted = file.name in _ADAPTER
+            wanted = file.name in _PEFT_FILES
         else:
             wanted = not any(file.match(pattern) for pattern in _OF_TRAINING)
         if wanted:
             fresh = out / f"{file.name}.new"
             shutil.copyfile(file, fresh)
             fresh.replace(out / file.name)
+
+
+def _write_gguf(out: Path, config: Any, emit: Listener) -> None:
+    """Write the adapter for llama.cpp too, or note why it cannot be used there."""
+    fresh = out / f"{ADAPTER}.new"
+    try:
+        write_adapter_gguf(out, config, fresh)
+    except ValueError as error:
+        fresh.unlink(missing_ok=True)
+        emit(Noted(f"no {ADAPTER} is written for gguf: models: {error}", warning=True))
+    else:
+        fresh.replace(out / ADAPTER)
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.

@@ -7,7 +7,6 @@ files is downloaded. Code that comes with weights is never run.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import Any
 
 from colligate.concurrency import wait_without_spinning
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
-from colligate.models.gguf import read_header, read_shapes
+from colligate.models.gguf import read_header
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,8 @@ def read_sizes(source: ModelSource) -> tuple[int | None, int | None, int | None]
     a hub name is downloaded if necessary.
     """
     if source.gguf_file:
-        file = Path(source.place) / source.gguf_file
-        header, shapes = read_header(file), read_shapes(file)
-        weights = sum(map(math.prod, shapes.values()))
-        return header.context_tokens, header.kv_bytes_per_token, weights
+        header = read_header(Path(source.place) / source.gguf_file)
+        return header.context_tokens, header.kv_bytes_per_token, header.weights
     config = load_pretrained(import_transformers().AutoConfig, source).get_text_config()
     length = getattr(config, "max_position_embeddings", None)
     heads = getattr(config, "num_attention_heads", 0)

@@ -23,7 +23,7 @@ from colligate.models.hf.loading import (
 )
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.models.local import LocalBackend, LocalModel, Pair, choose_layers
+from colligate.models.local import LocalBackend, LocalModel, Pair
 from colligate.models.prompts import Prompts
 
 _LONGEST_WINDOW = 32768
@@ -86,9 +86,9 @@ class _Backend(LocalBackend):
         self._generator = BatchGenerator(self._runtime, self._tokenizer, self._parallel)
         self._scorer = LikelihoodScorer(self._runtime)
 
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        key = self._runtime.adapters.load(adapter)
-        return key, key
+    def load_adapter(self, adapter: str | Path) -> str:
+        key: str = self._runtime.adapters.load(adapter)
+        return key
 
     async def generate(self, request: GenerationRequest) -> GeneratedText:
         self._generator.submit(request)
@@ -103,70 +103,46 @@ class _Backend(LocalBackend):
         scores: list[list[float]] = await self.computing.run(score)
         return scores
 
-    async def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> list[float]:
-        row = partial(compute_row, self._runtime, ids, first, layers, adapter, halt)
-        return await self.computing.run(row)
+    async def attend(self, ids: list[int], adapter: str, halt: Event) -> list[float]:
+        return await self.computing.run(partial(compute_row, self._runtime, ids, adapter, halt))
 
     def free(self) -> None:
         self._runtime = self._generator = self._scorer = self._tokenizer = None
 
 
-# Attention of a prompt's last tokens to parts of it
+# Attention of a prompt's last token to parts of it
 #
-# All tokens before the query go through the model's fast kernel, which returns no probabilities;
-# the query's tokens then go through the eager one, which does, a few at a time. A row costs the
-# same as one decoded token, and a matrix of tokens by tokens is never made.
-
-_ROWS = 16  # query tokens computed together: what the layers return for them is in memory at once
+# All tokens before it go through the model's fast kernel, which returns no probabilities; the last
+# one then goes through the eager one, which does. A row costs the same as one decoded token, and a
+# matrix of tokens by tokens is never made.
 
 
 def compute_row(
-    runtime: Runtime,
-    ids: list[int],
-    first: int,
-    depths: tuple[float, float] = (0.0, 1.0),
-    adapter: str = "",
-    stop: Event | None = None,
+    runtime: Runtime, ids: list[int], adapter: str = "", stop: Event | None = None
 ) -> list[float]:
-    """Compute the mean attention of the tokens from `first` on to each token; it sums to 1.
+    """Compute the last token's attention to each token, the mean of layers and heads; it sums to 1.
 
     Keys and values of all tokens are remembered for prompts with the same prefix.
     """
     runtime.check_fits(len(ids))
     with runtime.inference(stop, adapter):
-        # Not kept yet: the query's keys are missing, and two copies would be in memory.
-        cache = runtime.prefill(ids[:first], adapter=adapter, keep=False)[0] if first else None
-        cache = runtime.new_cache() if cache is None else cache
-        total = runtime.torch.zeros(len(ids), dtype=runtime.torch.float32)
+        cache = runtime.new_cache()
+        if ids[1:]:
+            # Not kept yet: the last keys are missing, and two copies would be in memory.
+            cache, _ = runtime.prefill(ids[:-1], adapter=adapter, keep=False)
         with runtime.use_attention("eager"):
-            for start in range(first, len(ids), _ROWS):
-                piece = ids[start : start + _ROWS]
-                attentions = runtime.forward(piece, cache, output_attentions=True).attentions
-                total += _sum_rows(runtime, attentions, depths, start + len(piece), len(ids))
+            layers = runtime.forward(ids[-1:], cache, output_attentions=True).attentions
+        if not layers or any(layer is None for layer in layers):
+            raise MissingCapability(
+                f"{runtime.name} gives no attention",
+                "its implementation in transformers does not return it",
+                "use a model of another architecture",
+            )
+        total = runtime.torch.zeros(len(ids), dtype=runtime.torch.float32)
+        for layer in layers:  # [1, heads, 1, tokens]
+            row = layer[0, :, -1].float().mean(dim=0).cpu()
+            # A layer with a sliding window may leave out the tokens before it.
+            total[len(ids) - len(row) :] += row
         runtime.prefixes.store(ids, runtime.layers_of(cache), adapter)
-        row: list[float] = (total / (len(ids) - first)).tolist()
-    return row
-
-
-def _sum_rows(
-    runtime: Runtime, attentions: Any, depths: tuple[float, float], end: int, size: int
-) -> Any:
-    """Average the rows of the tokens before `end` over layers and heads, and add them up.
-
-    A layer's probabilities are [1, heads, rows, tokens]; the sum is [size], float32.
-    """
-    if not attentions or any(layer is None for layer in attentions):
-        raise MissingCapability(
-            f"{runtime.name} gives no attention",
-            "its implementation in transformers does not return it",
-            "use a model of another architecture",
-        )
-    counted = [attentions[i] for i in choose_layers(len(attentions), depths)]
-    total = runtime.torch.zeros(size, dtype=runtime.torch.float32)
-    for layer in counted:
-        row = layer[0].float().mean(dim=0).sum(dim=0).cpu()
-        # A layer with a sliding window may leave out the tokens before it.
-        total[end - len(row) : end] += row
-    return total / len(counted)
+        means: list[float] = (total / len(layers)).tolist()
+    return means

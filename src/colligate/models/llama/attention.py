@@ -1,8 +1,8 @@
-"""Compute the attention of a GGUF model's last tokens to all tokens before them.
+"""Compute the attention of a GGUF model's last token to all tokens before it.
 
 llama.cpp's fast kernel gives no probabilities. They are computed here from what it was given:
-the queries and keys of the last tokens' own step, and its mask. The queries are rotated and
-the keys come from the cache, so a row costs little more than one token.
+the query and keys of the last token's own step, and its mask. The query is rotated and the keys
+come from the cache, so a row costs little more than one token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models.decoding import Request
 from colligate.models.llama.api import Context, LlamaLibrary, Model, Tensor, read_tensor
-from colligate.models.local import Tokens, choose_layers, count_shared
+from colligate.models.local import Tokens, count_shared
 
 Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequence[bool]], bool]
 """As `Context.decode`, of the context that it is given."""
@@ -25,23 +25,16 @@ Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequenc
 
 @dataclass(eq=False)
 class AttentionRequest(Request[list[float]]):
-    """A text of which the mean attention of the tokens from `first` on is wanted.
+    """A text of which the attention of the last token is wanted.
 
-    `depths` are the shares of the model's depth between which layers count. The outcome has a
-    value for each token; they sum to 1.
+    The outcome has a value for each token, the mean of layers and heads; they sum to 1.
     """
 
     ids: list[int]
-    first: int
-    depths: tuple[float, float] = (0.0, 1.0)
-
-
-# Query tokens computed together: the queries and keys of a layer are in memory at once.
-_QUERY_TOKENS = 16
 
 
 class AttentionContext:
-    """A context of one sequence that shows the attention of its last tokens.
+    """A context of one sequence that shows the attention of its last token.
 
     It is not that of the answers: llama.cpp asks about each of a thousand nodes, which costs time
     and, beside other threads of Python, much of it.
@@ -62,24 +55,17 @@ class AttentionContext:
         self._ids: list[int] = []  # what is in the cells, in this order
         self._adapter = ""
         self._rows: dict[int, NDArray[np.float32]] = {}
-        self._layers: range | None = None  # those to look at
+        self._looks = False  # at what is computed
 
     def attend(self, request: AttentionRequest, adapter: int | None) -> Iterator[None]:
         """Compute a request batch by batch; its outcome is set at the end."""
-        layers = choose_layers(self._model.layers, request.depths)
         self._use_adapter(request.adapter, adapter)
-        ids, first = request.ids, request.first
-        computed = self._keep(ids, first)
-        while computed < first:
-            computed = self._read(ids, computed, min(computed + self._batch, first))
+        last = len(request.ids) - 1
+        computed = self._keep(request.ids)
+        while computed < last:
+            computed = self._read(request.ids, computed, min(computed + self._batch, last))
             yield
-        total = np.zeros(len(ids), np.float32)
-        while computed < len(ids):
-            end = min(computed + _QUERY_TOKENS, len(ids))
-            total[:end] += np.mean(self._read_rows(ids, computed, end, layers), axis=0)
-            computed = end
-            yield
-        request.outcome = (total / (len(ids) - first)).tolist()
+        request.outcome = self._read_row(request.ids).tolist()
 
     def _use_adapter(self, name: str, handle: int | None) -> None:
         """Apply an adapter; keys and values of another one are forgotten."""
@@ -88,9 +74,9 @@ class AttentionContext:
             self._adapter = name
         self.context.use_adapter(handle)
 
-    def _keep(self, ids: Sequence[int], most: int) -> int:
-        """Keep what the last text and this one share, at most so many tokens; return how many."""
-        shared = 0 if self._model.recurrent else count_shared(self._ids[:most], ids)
+    def _keep(self, ids: Sequence[int]) -> int:
+        """Keep what the last text and this one share before its last token; return how many."""
+        shared = 0 if self._model.recurrent else count_shared(self._ids, ids[:-1])
         self.context.cut(0, shared)
         self._ids = list(ids[:shared])
         return shared
@@ -110,36 +96,32 @@ class AttentionContext:
         self._ids += ids[start:end]
         return end
 
-    def _read_rows(
-        self, ids: Sequence[int], start: int, end: int, layers: range
-    ) -> list[NDArray[np.float32]]:
-        """Compute some tokens; return the sum of their rows [end] for each of the layers.
-
-        Each is the mean over the heads.
-        """
-        self._rows, self._layers = {}, layers
+    def _read_row(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Compute the last token; return its row, the mean of layers and heads."""
+        self._rows, self._looks = {}, True
         try:
-            self._read(ids, start, end)
+            self._read(ids, len(ids) - 1, len(ids))
         finally:
-            self._layers = None
-        rows = [row[:end] for row in self._rows.values()]
+            self._looks = False
+        rows = [row[: len(ids)] for row in self._rows.values()]
         # A sum of less would mean that the cells are not in the order of the tokens.
-        if len(rows) < len(layers) or any(abs(row.sum() - (end - start)) > 0.01 for row in rows):
+        if len(rows) < self._model.layers or any(abs(row.sum() - 1) > 0.01 for row in rows):
             raise MissingCapability(
                 f"{self._model.path.name} gives no attention",
                 "its layers do not attend to all tokens as usual",
                 "use another model",
             )
-        return rows
+        mean: NDArray[np.float32] = np.mean(rows, axis=0)
+        return mean
 
     def _on_tensor(self, address: int, ask: bool) -> bool:
-        if self._layers is None:
+        if not self._looks:
             return False
         tensor = Tensor.from_address(address)
         if not (tensor.src[1] and tensor.src[2]):
             return False
         found = _KEYS.match(Tensor.from_address(tensor.src[1]).name)
-        if found is None or int(found[1]) not in self._layers:
+        if found is None:
             return False
         if not ask:
             self._rows[int(found[1])] = _attention_row(self._model.library, tensor)
@@ -150,14 +132,13 @@ _KEYS = re.compile(rb"cache_k_l(\d+)")  # llama.cpp's name of the keys of a laye
 
 
 def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]:
-    """Return the attention [cells] of a fused node of queries, keys, values and a mask.
+    """Return the attention [cells] of a fused node of one query, keys, values and a mask.
 
-    It is the mean of its heads and the sum of its queries.
-
-    softmax(scale * q k + mask). The cells are in the order of the tokens.
+    It is the mean over the heads of softmax(scale * q k + mask). The cells are in the order of the
+    tokens.
     """
-    query, key = (read_tensor(library, tensor.src[i])[0] for i in (0, 1))  # [heads, rows, width]
-    mask = read_tensor(library, tensor.src[3])[0, 0]  # [rows, cells]; -inf for what is not seen
+    query, key = (read_tensor(library, tensor.src[i])[0] for i in (0, 1))  # [heads, 1, width]
+    mask = read_tensor(library, tensor.src[3])[0, 0, 0]  # [cells]; -inf for what is not seen
     scale, bias, cap = np.array(tensor.op_params[:3], np.int32).view(np.float32)
     if bias or tensor.src[4]:
         raise MissingCapability(
@@ -165,16 +146,14 @@ def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]
             "its layers add to the scores what is not computed here",
             "use another model",
         )
-    groups = len(query) // len(key)
-    rows = query.shape[1]
-    # Heads that share keys are computed together: [kv heads, group * rows, width].
-    grouped = query.reshape(len(key), groups * rows, -1)
+    # Heads that share keys are computed together: [kv heads, group, width].
+    grouped = query.reshape(len(key), len(query) // len(key), -1)
     scores = grouped @ key.transpose(0, 2, 1) * scale
     if cap:
         scores = np.tanh(scores / cap) * cap
-    scores = scores.reshape(len(query), rows, -1) + mask[:rows]
+    scores = scores.reshape(len(query), -1) + mask
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    mean: NDArray[np.float32] = scores.mean(axis=0).sum(axis=0)
+    mean: NDArray[np.float32] = scores.mean(axis=0)
     return mean

@@ -32,6 +32,7 @@ from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
 from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
+from colligate.models.weights import hash_file
 
 # Tokens computed together: more are hardly faster, and a cancelled call waits longer.
 _BATCH_TOKENS = 256
@@ -109,9 +110,8 @@ class LlamaEngine:
         self._submitted.append(request)
 
     def add_adapter(self, path: Path) -> str:
-        """Load a LoRA adapter in GGUF and return its name for requests. In the model's thread."""
-        stat = path.stat()  # another file may be there later
-        key = f"{path}-{stat.st_size}-{stat.st_mtime_ns}"
+        """Load a LoRA adapter in GGUF; return the digest of its content, its name for requests."""
+        key = hash_file(path)[:16]
         if key not in self._adapters:
             self._adapters[key] = load_adapter(self.model, path)
         return key

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import weakref
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -18,11 +17,10 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from colligate.concurrency import physical_cores
-from colligate.errors import MissingCapability
+from colligate.errors import MissingCapability, WeightsUnavailable
 from colligate.models.base import encodable, window
 from colligate.models.decoding import GeneratedText, GenerationRequest, Request
-from colligate.models.gguf import read_header, read_shapes
-from colligate.models.llama.adapters import convert_adapter
+from colligate.models.gguf import read_header
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.attention import AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
@@ -31,6 +29,9 @@ from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair
 from colligate.models.prompts import Prompts
 from colligate.models.weights import home
+
+ADAPTER = "adapter.gguf"
+"""The file of an adapter in the folder that `colligate train fit` writes."""
 
 _LONGEST_WINDOW = 16384
 T = TypeVar("T")
@@ -66,12 +67,7 @@ class LlamaCpp(LocalModel):
         limits = EngineLimits(context, parallel, threads or physical_cores(), draft)
         backend = _Backend(path, name, limits)
         super().__init__(backend, name=name, version=_version(path), context_tokens=context)
-        self._path = path
-
-    @cached_property
-    def weights(self) -> int:
-        """The number of weights, counted in the file's header. Blocks for a part of a second."""
-        return sum(math.prod(shape) for shape in read_shapes(self._path).values())
+        self.weights = header.weights
 
 
 def _version(path: Path) -> str:
@@ -104,14 +100,8 @@ class _Backend(LocalBackend):
         )
         self._engine = LlamaEngine(library, self._path, self.name, beginnings, self._limits)
 
-    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        """Load a GGUF file, a folder of PEFT or a hub name; what is not GGUF is converted once."""
-        folder = home() / "adapters"
-        path = convert_adapter(adapter, self._path, folder)
-        # The name of a converted file is the digest of its content.
-        return self.engine.add_adapter(
-            path
-        ), path.name if path.parent == folder else f"{path.name}-{_version(path)}"
+    def load_adapter(self, adapter: str | Path) -> str:
+        return self.engine.add_adapter(_find_adapter(adapter))
 
     @property
     def engine(self) -> LlamaEngine:
@@ -136,11 +126,8 @@ class _Backend(LocalBackend):
         scores = dict(zip(requests, outcomes, strict=True))
         return [list(scores.get(key, ())) for key in wanted]
 
-    async def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> list[float]:
-        request = AttentionRequest(ids, first, layers, adapter=adapter, halt=halt)
-        [row] = await self._compute([request])
+    async def attend(self, ids: list[int], adapter: str, halt: Event) -> list[float]:
+        [row] = await self._compute([AttentionRequest(ids, adapter=adapter, halt=halt)])
         return row
 
     async def _compute(self, requests: Sequence[Request[T]]) -> list[T]:
@@ -150,6 +137,22 @@ class _Backend(LocalBackend):
 
     def free(self) -> None:
         _free(self.__dict__)
+
+
+def _find_adapter(adapter: str | Path) -> Path:
+    """Find an adapter given by path, or by the folder that holds it as `adapter.gguf`."""
+    path = Path(adapter).expanduser()
+    file = path / ADAPTER if path.is_dir() else path
+    what = f"cannot load the adapter {adapter}"
+    if not file.is_file():
+        raise WeightsUnavailable(
+            what,
+            f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist",
+            "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:",
+        )
+    if "adapter.alora.invocation_tokens" in read_header(file).metadata:
+        raise WeightsUnavailable(what, "it is not a plain LoRA adapter", "use another one")
+    return file
 
 
 def _free(backend: dict[str, Any]) -> None:

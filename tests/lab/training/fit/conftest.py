@@ -9,7 +9,7 @@ import pytest
 
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.models import Message
-from support.tiny_models import CHATML, make_tokenizer, save_model
+from support.tiny_models import CHATML, make_tokenizer, save_model, tiny_folder  # noqa: F401
 
 TEXT = """How many otters are there? Be brief. Answer 1, 2, 3, 4, 5, 6, 7, 8, 9 or none at all.
 {"facts": ["fish"], "thought": "fish swim", "need_retrieve": true} [Local] [Global]"""

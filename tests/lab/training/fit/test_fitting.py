@@ -21,6 +21,7 @@ from colligate.lab.training.trainer import (
 from colligate.models import Message
 from colligate.session import Session
 from colligate.settings import Named, Settings
+from support.gguf_models import save_gguf
 from support.models import ask
 
 ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
@@ -109,7 +110,7 @@ async def said(model: str) -> str:
         return (await ask(chat, ASK, max_tokens=8)).text
 
 
-async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None:
+async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str, tmp_path: Path) -> None:
     assert whole.finished
     assert (whole.step, whole.steps, whole.samples, whole.left_out) == (STEPS, STEPS, 24, 0)
     assert whole.held_out_before is not None
@@ -118,6 +119,8 @@ async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None
     assert whole.model == f"{base}+{whole.out}"
     assert await said(whole.model) == "none"
     assert await said(base) != "none"
+    file = save_gguf(Path(base.removeprefix("hf:")), tmp_path / "tiny.gguf")
+    assert await said(f"gguf:{file}+{whole.out}") == "none"
 
 
 def test_the_curve(whole: Fitted) -> None:
