@@ -1,7 +1,7 @@
 """Make the groups of passages that a reranker is trained on.
 
     python benchmarks/heads/groups.py DATA OUT
-    colligate train reranker --data OUT --out RERANKER
+    colligate train head reranker --data OUT --out RERANKER
 
 `DATA` has `train/reading.NAME.jsonl.gz` (a question, its `passage`, `supporting` ones, `negatives`)
 and `dev/NAME*.jsonl.gz` (a question, its `documents`, those of them that answer it). `OUT` gets

@@ -123,7 +123,7 @@ Reranker = Annotated[
     str | None,
     named(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
-        "cross-encoder:NAME, onnx:FOLDER (of `colligate train reranker`) or http:MODEL@URL.",
+        "cross-encoder:NAME, onnx:FOLDER (of `colligate train head`) or http:MODEL@URL.",
         "RERANKER",
         "the strategy's own; `bench run` has none then",
     ),
@@ -141,8 +141,8 @@ Check = Annotated[
     str | None,
     named(
         "What judges whether the quotes support a statement: model (one call of the reader), odds "
-        "(its label odds), head (in the package), hf:NAME (an entailment model), onnx:FOLDER (like "
-        "head) or none.",
+        "(its label odds), head (in the package), hf:NAME (an entailment model), onnx:FOLDER (of "
+        "`colligate train head`) or none.",
         "CHECK",
         "odds for the pointwise reader, model for others",
     ),

@@ -136,14 +136,19 @@ def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:
             raise WeightsUnavailable(what, str(error), hint) from error
 
 
+def read_tokenizer(file: Path) -> Tokenizer:
+    """Load a tokenizer that neither pads nor cuts."""
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
 def open_onnx(tokenizer_file: Path, model: Path) -> tuple[Tokenizer, Any]:
     """Load a tokenizer that neither pads nor cuts, and a model that runs in one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer, onnxruntime.InferenceSession(
+    return read_tokenizer(tokenizer_file), onnxruntime.InferenceSession(
         model, options, providers=["CPUExecutionProvider"]
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
     from colligate.lab.training.samples import Card
 
-app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, and rerankers.")
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.")
 
 _DATA = "Data"
 
@@ -252,13 +252,17 @@ def train_fit_command(
     return status
 
 
-@command(app, "reranker")
-def train_reranker_command(
+@command(app, "head")
+def train_head_command(
+    kind: Annotated[
+        Literal["reranker", "verifier"],
+        typer.Argument(help="What is trained.", show_default=False),
+    ],
     *,
     data: Annotated[
         Path,
         options.option(
-            "The folder of labelled groups: train.jsonl, and held_out.jsonl to judge by "
+            "The folder of labelled pairs: train.jsonl, and held_out.jsonl to judge by "
             "(docs/training.md).",
             _DATA,
             "--data",
@@ -268,18 +272,18 @@ def train_reranker_command(
     out: Out,
     parameters: Set = None,
 ) -> int:
-    """Train a reranker on questions with right and wrong passages (extra `train`).
+    """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
 
-    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR`. Ctrl-C
-    saves the current step and stops; the same command resumes.
+    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
+    onnx:DIR`. Ctrl-C saves the current step and stops; the same command resumes.
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
-    from colligate.lab.training.reranker import train_reranker
+    from colligate.lab.training.heads import train_head
 
     with watch_run() as watcher:
-        finished = train_reranker(data, out, parameters or (), watcher.see)
+        finished = train_head(kind, data, out, parameters or (), watcher.see)
     if not finished:
         note("stopped; the same command resumes")
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Training rerankers: they learn, resume, and their exports score alike."""
+"""Training rerankers and verifiers: both learn, resume, and their exports score alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import pytest
 
 from colligate.errors import FaultyRecord, MissingPath, UsageError
-from colligate.models.names import open_reranker
+from colligate.models.names import open_head, open_reranker
+from support.cli import colligate  # noqa: F401
 from support.tiny_models import save_bert
 
 pytest.importorskip("onnx")
@@ -22,6 +23,15 @@ GROUPS = [
         "weight": 1 + i % 2 / 2,
     }
     for i, name in enumerate(TOWNS)
+]
+CLAIMS = [
+    {
+        "claim": f"the bridge was built in {year}",
+        "evidence": PASSAGES[i],
+        "label": "supports" if year == 1800 + i else "contradicts",
+    }
+    for i in range(len(TOWNS))
+    for year in (1800 + i, 1811 - i)
 ]
 
 
@@ -39,6 +49,13 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def claims(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("claims")
+    write(folder, "held_out.jsonl", CLAIMS[20:])
+    return write(folder, "train.jsonl", CLAIMS[:20])
+
+
+@pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A random BERT of six small layers that knows the words of the data."""
     words = " ".join(["when was the bridge of built in", *TOWNS, *map(str, range(1800, 1812))])
@@ -50,8 +67,8 @@ def base(tmp_path_factory):
 SETTINGS = ("steps=6", "batch=2", "save_every=2", "distractors=3", "head_rate=0.01")
 
 
-def train(data, base, out, settings=SETTINGS, stop_at=None):
-    from colligate.lab.training.reranker import train_reranker
+def train(data, base, out, settings=SETTINGS, stop_at=None, kind="reranker"):
+    from colligate.lab.training.heads import train_head
 
     said = []
 
@@ -60,7 +77,7 @@ def train(data, base, out, settings=SETTINGS, stop_at=None):
             raise KeyboardInterrupt
         said.append(getattr(event, "text", ""))
 
-    train_reranker(data, out, settings, see, base=base)
+    train_head(kind, data, out, settings, see, base=base)
     return " ".join(said)
 
 
@@ -70,16 +87,17 @@ def weights(out):
     return load_file(out / "checkpoints" / "checkpoint-6" / "model.safetensors")
 
 
-def score(base, out, pairs):
+def score(kind, base, out, pairs):
     """Return what the trained network itself gives."""
     import torch
 
-    from colligate.lab.training.reranker import StateStore, load_head, read_tokenizer
+    from colligate.lab.training.heads import StateStore, load_head
+    from colligate.models.pairs import read_tokenizer
 
-    head = load_head(base)
+    head = load_head(base, kind)
     head.load_state_dict(weights(out))
     with torch.no_grad():
-        return StateStore(head.eval(), read_tokenizer(base)).score(pairs)
+        return StateStore(head.eval(), read_tokenizer(base / "tokenizer.json")).score(pairs)
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +129,36 @@ def test_a_number_that_none_can_be_is_refused(data, base, tmp_path, setting):
         train(data, base, tmp_path, (*SETTINGS, setting))
 
 
+@pytest.mark.parametrize("name", ["distractors", "unanswered"])
+def test_the_command_takes_for_each_head_its_own_numbers(colligate, claims, tmp_path, name):  # noqa: F811
+    given = ("--data", claims, "--out", tmp_path / "out", "--set", f"{name}=1")
+    done = colligate.here("train", "head", "verifier", *given)
+    assert done.returncode == 2
+    assert f"verifier has no parameter '{name}'" in done.stderr
+
+
+def test_the_numbers_of_either_are_checked(claims, base, tmp_path):
+    from colligate.lab.training.heads import RerankerFit, VerifierFit
+
+    assert RerankerFit(opening=1).opening == VerifierFit(opening=1).opening == 1
+    with pytest.raises(UsageError, match="opening"):
+        train(claims, base, tmp_path, ("opening=1.1",), kind="verifier")
+
+
 def test_a_line_that_is_no_pair_is_named(base, tmp_path):
     with pytest.raises(MissingPath, match=r"train\.jsonl"):
         train(tmp_path, base, tmp_path / "out")
     write(tmp_path, "train.jsonl", [GROUPS[0], {**GROUPS[1], "wrong": []}])
     with pytest.raises(FaultyRecord, match=r"line 2 of .*: field 'wrong'"):
         train(tmp_path, base, tmp_path / "out")
+    write(tmp_path, "train.jsonl", [CLAIMS[0], {**CLAIMS[1], "label": "perhaps"}])
+    with pytest.raises(FaultyRecord, match=r"line 2 of .*: field 'label'"):
+        train(tmp_path, base, tmp_path / "out", (), kind="verifier")
+
+
+def test_groups_are_no_claims(data, base, tmp_path):
+    with pytest.raises(FaultyRecord, match=r"line 1 of .*: field 'claim'"):
+        train(data, base, tmp_path, (), kind="verifier")
 
 
 def test_too_few_records_are_an_error(base, tmp_path):
@@ -130,10 +172,20 @@ async def test_a_reranker_is_exported_and_opened_by_name(base, trained):
     import torch
 
     question = GROUPS[4]["question"]
-    wanted = score(base, trained, [(question, text) for text in PASSAGES])
+    wanted = score("reranker", base, trained, [(question, text) for text in PASSAGES])
     reranker = open_reranker(f"onnx:{trained}")
     scores = torch.tensor(await reranker.score(question, PASSAGES))
     await reranker.aclose()
     # int8 against bfloat16: the order is what counts, so up to a constant.
     apart = (scores - scores.mean()) - (wanted - wanted.mean())
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
+
+
+@pytest.mark.real
+def test_a_verifier_is_trained_and_opened_by_name(claims, base, tmp_path):
+    settings = ("steps=6", "batch=4", "head_rate=0.01", "save_every=3")
+    assert "of 4 held-out claims" in train(claims, base, tmp_path, settings, kind="verifier")
+    told, evidence = CLAIMS[2]["claim"], CLAIMS[2]["evidence"]
+    [wanted] = score("verifier", base, tmp_path, [(told, evidence)]).softmax(-1).tolist()
+    found = open_head(f"onnx:{tmp_path}").score(told, *evidence.split("\n"))
+    assert found == pytest.approx(wanted, abs=0.1)

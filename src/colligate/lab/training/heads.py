@@ -1,0 +1,593 @@
+"""Train a reranker or a verifier on labelled pairs of texts: `colligate train head`.
+
+The folder of data has `train.jsonl` and, to judge by, `held_out.jsonl`, packed by gzip or not:
+
+    {"question": ..., "right": [PASSAGE, ...], "wrong": [PASSAGE, ...]}          for the reranker
+    {"claim": ..., "evidence": TEXT, "label": "supports|contradicts|neither"}    for the verifier
+
+A text begins with its title on a line of its own, as at inference (`models.pairs.join_title`). The
+result is an int8 ONNX file with its tokenizer. A training that was stopped goes on from its last
+checkpoint. Importing this module needs the extra `train`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from colligate.core.events import Listener, Noted, Trace
+from colligate.core.parameters import require_min, set_parameters
+from colligate.errors import MissingExtra, UsageError
+from colligate.lab.bench.datasets.records import RecordModel, parse_records, validate
+from colligate.lab.jobs.files import lock_folder
+from colligate.lab.jobs.identity import check_same, versions
+from colligate.lab.training.fitting import CHECKPOINTS, RECORD, run_trainer
+from colligate.lab.training.samples import HELD_OUT, TRAIN
+from colligate.lab.training.trainer import COMMON, explain_failures, find_checkpoint, transformers
+from colligate.models.hf.loading import cpu_has_bfloat16
+from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids, read_tokenizer
+from colligate.models.weights import hash_file, pull
+from colligate.reporting import report_pull
+
+try:
+    import onnx
+    import onnxscript  # noqa: F401  # what torch exports with
+    import torch
+    from onnxruntime.quantization import quantize_dynamic
+    from safetensors.torch import load_model
+    from tokenizers import Tokenizer
+    from torch import Tensor, nn
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader, IterableDataset
+except ImportError as _error:
+    raise MissingExtra(
+        "training a reranker or a verifier needs torch, transformers, onnx and onnxscript",
+        f"{_error.name or 'one of them'} is not installed",
+        "pip install 'colligate[train]'",
+    ) from _error
+
+BASE = "minilm-l6-v2"
+"""The pinned weights that are trained on."""
+
+Kind = Literal["reranker", "verifier"]
+Score = Callable[[Sequence[tuple[str, str]]], Tensor]
+"""Returns the logits of pairs of texts."""
+
+
+class Labelled(RecordModel):
+    """What is learnt from; it comes `weight` times in a pass."""
+
+    weight: float = Field(default=1.0, gt=0)
+
+
+@dataclass(frozen=True)
+class HeadFit(ABC):
+    """The numbers of a training, what is trained, and what it learns from.
+
+    The rates are of AdamW, for the layers and for the head: they rise over the first `warmup` of
+    the steps, then fall to zero. The attention between the two texts, of which the second has at
+    most `tokens` tokens, begins `closed` (added to its logits) and opens over the first `opening`
+    of the steps. A step learns from `batch` records.
+    """
+
+    name: ClassVar[Kind]
+    record: ClassVar[type[Labelled]]
+    network: ClassVar[type[PairHead]]
+
+    steps: int
+    batch: int
+    tokens: int
+    rate: float
+    head_rate: float
+    opening: float
+    warmup: float = 0.06
+    closed: float = -6.0
+    seed: int = 0
+    save_every: int = 50
+
+    def __post_init__(self) -> None:
+        require_min(self, steps=1, batch=1, tokens=8, save_every=1)
+        _require_share(self, "warmup")
+        if not 0 <= self.opening <= 1:
+            raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
+
+    @abstractmethod
+    def loss(self, score: Score, records: Any, drawn: random.Random) -> Tensor:
+        """Return the loss of a batch of records."""
+
+    @abstractmethod
+    def judge(self, score: Score, records: Any) -> str:
+        """Say how well records that were held out are scored."""
+
+
+def _require_share(numbers: HeadFit, name: str) -> None:
+    if not 0 <= getattr(numbers, name) < 1:
+        raise UsageError(f"{name} is {getattr(numbers, name)}", "it must be 0 or more, and below 1")
+
+
+def train_head(
+    kind: Kind,
+    data: Path,
+    out: Path,
+    settings: Sequence[str] = (),
+    on_event: Listener = lambda event: None,
+    *,
+    base: Path | None = None,
+) -> bool:
+    """Train on the labelled pairs in the folder `data`, and write the model into `out`.
+
+    Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
+    `NAME=VALUE` of `RerankerFit` or `VerifierFit`. `base` is the folder of a BERT model with its
+    tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
+
+    Raises:
+        UsageError: a setting is wrong, or `out` holds another training.
+        MissingPath, FaultyRecord: the data are missing, or a line of them is wrong.
+        WeightsUnavailable: the base cannot be pulled.
+        ColligateError: training fails.
+    """
+    numbers = set_parameters(_FITS[kind], settings)
+    files = [data / name for name in (TRAIN, HELD_OUT) if name == TRAIN or (data / name).exists()]
+    train, *held_out = (
+        list(parse_records(file, lambda each: validate(numbers.record, each))) for file in files
+    )
+    folder = base or pull(BASE, report_pull(Trace([on_event])))["model"].parent
+    made_of = {
+        "head": kind,
+        "base": hash_file(folder / "model.safetensors"),
+        "data": {file.name: hash_file(file) for file in files},
+        "numbers": asdict(numbers),
+    }
+    with lock_folder(out), explain_failures():
+        _check_record(out / RECORD, made_of)
+        torch.manual_seed(numbers.seed)
+        head = load_head(folder, kind)
+        store = StateStore(head, read_tokenizer(folder / "tokenizer.json"), numbers.tokens)
+        trainer = HeadTrainer(store, numbers, train, out / CHECKPOINTS)
+        resume = find_checkpoint(out / CHECKPOINTS, on_event)
+        done = run_trainer(trainer, resume, out, on_event).global_step
+        if done < numbers.steps:
+            return False
+        load_model(head, out / CHECKPOINTS / f"checkpoint-{done}" / "model.safetensors")
+        head.eval()
+        for records in filter(None, held_out):
+            with torch.no_grad():
+                on_event(Noted(numbers.judge(store.score, records)))
+        export(head, folder, out)
+    return True
+
+
+def _check_record(file: Path, made_of: dict[str, Any]) -> None:
+    """Write what a training is made of, or check that it is the same as before."""
+    if file.exists():
+        check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, file.parent)
+    else:
+        record = {"made_of": made_of, "versions": versions()}
+        file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+
+
+class HeadTrainer(transformers.Trainer):  # type: ignore[misc]
+    """Trains a head by the loss of its kind."""
+
+    def __init__(
+        self, store: StateStore, numbers: HeadFit, train: Sequence[Labelled], folder: Path
+    ) -> None:
+        self._store, self._numbers = store, numbers
+        named = [each for each in store.head.named_parameters() if each[1].requires_grad]
+        layers = [each for name, each in named if name.startswith("high.")]
+        own = [each for name, each in named if not name.startswith("high.")]
+        rates = [{"params": layers, "lr": numbers.rate}, {"params": own, "lr": numbers.head_rate}]
+        super().__init__(
+            store.head,
+            transformers.TrainingArguments(
+                output_dir=str(folder),
+                max_steps=numbers.steps,
+                lr_scheduler_type="linear",
+                warmup_steps=numbers.warmup,
+                logging_steps=numbers.save_every,
+                save_steps=numbers.save_every,
+                seed=numbers.seed,
+                use_cpu=True,
+                dataloader_pin_memory=False,
+                **COMMON,
+            ),
+            train_dataset=_Batches(train, numbers),
+            optimizers=(torch.optim.AdamW(rates, weight_decay=0.01), None),
+        )
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self.train_dataset, batch_size=None)
+
+    def compute_loss(self, model: Any, inputs: list[Labelled], *_: Any, **__: Any) -> Tensor:
+        numbers, step = self._numbers, self.state.global_step
+        closed = numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
+        score = partial(self._store.score, closed=closed)
+        return numbers.loss(score, inputs, random.Random(f"{numbers.seed} {step}"))
+
+
+class _Batches(IterableDataset):  # type: ignore[misc]
+    """Batches of records without end."""
+
+    def __init__(self, train: Sequence[Labelled], numbers: HeadFit) -> None:
+        self._train, self._size, self._seed = train, numbers.batch, numbers.seed
+
+    def __iter__(self) -> Iterator[list[Labelled]]:
+        passes = 0
+        while True:
+            passes += 1
+            drawn = random.Random(f"{self._seed} {passes}")
+            order = [
+                each
+                for each in self._train
+                for _ in range(int(each.weight) + (drawn.random() < each.weight % 1))
+            ]
+            if len(order) < self._size:
+                why = f"a step takes {self._size}, and there are {len(order)}"
+                raise UsageError("too few records to train on", why, "label more, or set batch")
+            drawn.shuffle(order)
+            for at in range(0, len(order) - self._size + 1, self._size):
+                yield order[at : at + self._size]
+
+
+# What all heads are: layers of MiniLM under a part of their own.
+#
+# The first layers read the two texts apart, with MiniLM's weights as they are, so that the
+# states of a text can be kept (as in PreTTR: MacAvaney et al. 2020). The last ones read them
+# together: the attention between the two starts closed, and training opens it step by step.
+
+APART = 3
+"""Layers that read the two texts apart; they and the word embeddings are not trained."""
+
+_NEVER = -1e4
+_HIDDEN = 96
+_AT_ONCE = 16  # texts, or pairs of them, that are computed together
+
+
+class PairHead(nn.Module, ABC):  # type: ignore[misc]
+    """Scores pairs of texts by the layers of MiniLM; `compare` is each head's own."""
+
+    def __init__(self, bert: Any) -> None:
+        super().__init__()
+        self.width = bert.config.hidden_size
+        self.embeddings = bert.embeddings
+        self.low = nn.ModuleList(bert.encoder.layer[:APART])
+        self.high = nn.ModuleList(bert.encoder.layer[APART:])
+        for part in (self.embeddings, self.low):
+            part.requires_grad_(False)
+        self.side = nn.Parameter(torch.zeros(self.width))  # marks the second text
+        self.drop = nn.Dropout(0.1)
+
+    def read_apart(self, ids: Tensor, seen: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return the states of texts after the first layers, [texts, tokens, width].
+
+        `seen` tells which tokens a token attends to, [texts, tokens or 1, tokens].
+        """
+        states = self.embeddings(input_ids=ids, position_ids=places)
+        for layer in self.low:
+            states = layer(states, torch.where(seen, 0.0, _NEVER)[:, None])
+        return states
+
+    def forward(
+        self, first: Tensor, first_real: Tensor, second: Tensor, second_real: Tensor, closed: float
+    ) -> Tensor:
+        """Return a logit, or logits, for each pair of states.
+
+        `..._real` are False at padding. `closed` is added to the logits of attention between the
+        two texts.
+        """
+        length = first.shape[1]
+        states = torch.cat([first, second + self.side], 1)
+        mask = torch.where(torch.cat([first_real, second_real], 1), 0.0, _NEVER)
+        mask = mask[:, None, None, :]
+        if closed:
+            here = torch.arange(states.shape[1]) < length
+            mask = mask + torch.where(here[:, None] == here[None], 0.0, closed)
+        for layer in self.high:
+            states = layer(states, mask)
+        states = states.float()
+        return self.compare(states[:, :length], first_real, states[:, length:], second_real)
+
+    @abstractmethod
+    def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
+        """Return the logits of pairs whose states, after the last layers, are `a` and `b`."""
+
+
+def _mean(states: Tensor, real: Tensor) -> Tensor:
+    weights = real[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1)
+
+
+class OnePair(nn.Module):  # type: ignore[misc]
+    """A head for the ids of one question and one passage, both [1, tokens]; what is exported.
+
+    The first layers get both in one row, blind to each other: each weight is used once, and the
+    quantisation finds all of them.
+    """
+
+    def __init__(self, head: PairHead) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, question: Tensor, passage: Tensor) -> Tensor:
+        """Return the logit, [1], or the logits, [1, labels]."""
+        length, ids = question.shape[1], torch.cat([question, passage], 1)
+        places = torch.cat([torch.arange(text.shape[1]) for text in (question, passage)])
+        first = torch.cat([torch.ones_like(question[0]), torch.zeros_like(passage[0])])
+        states = self.head.read_apart(ids, (first[:, None] == first[None])[None], places[None])
+        real = [torch.ones_like(text, dtype=torch.bool) for text in (question, passage)]
+        score: Tensor = self.head(states[:, :length], real[0], states[:, length:], real[1], 0.0)
+        return score
+
+
+def load_head(base: Path, kind: Kind) -> PairHead:
+    """Make a head on the BERT model of a folder. Its layers drop nothing out."""
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    # torch's fused attention is slower to train on a CPU
+    bert = transformers.BertModel.from_pretrained(base, attn_implementation="eager", **none)
+    return _FITS[kind].network(bert)
+
+
+class StateStore:
+    """Scores pairs by a head; states after the first layers are computed once for each text."""
+
+    def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
+        # A processor that has no bfloat16 needs ten times as long for it.
+        fast = cpu_has_bfloat16(torch)
+        self._type = torch.bfloat16 if fast else torch.float32
+        self._compute = partial(torch.autocast, "cpu", torch.bfloat16, enabled=fast)
+        self.head, self._tokenizer = head, tokenizer
+        self._most = (QUESTION_TOKENS, passage_tokens)
+        self._kept: dict[tuple[int, str], Tensor] = {}
+
+    def score(self, pairs: Sequence[tuple[str, str]], closed: float = 0.0) -> Tensor:
+        """Return the logits of pairs of texts, in bfloat16 if the processor has it."""
+        # Pairs of like length are computed together: less padding.
+        order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
+        parts = []
+        for start in range(0, len(order), _AT_ONCE):
+            part = [pairs[place] for place in order[start : start + _AT_ONCE]]
+            first, second = (_pad(self._read(i, [pair[i] for pair in part])) for i in (0, 1))
+            with self._compute():
+                parts.append(self.head(*first, *second, closed).float())
+        return torch.cat(parts)[torch.argsort(torch.tensor(order))]
+
+    def _read(self, side: int, texts: Sequence[str]) -> list[Tensor]:
+        """Return the states of texts that are the first or the second (1) of a pair."""
+        new = sorted({text for text in texts if (side, text) not in self._kept}, key=len)
+        for start in range(0, len(new), _AT_ONCE):
+            part = new[start : start + _AT_ONCE]
+            rows = [
+                torch.tensor(cut_ids(self._tokenizer, text, self._most[side])[0]) for text in part
+            ]
+            ids, real = _pad(rows)
+            with torch.no_grad(), self._compute():
+                states = self.head.read_apart(ids, real[:, None]).to(self._type)
+            for text, row, state in zip(part, rows, states, strict=True):
+                self._kept[side, text] = state[: len(row)].clone()
+        return [self._kept[side, text] for text in texts]
+
+
+def _pad(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return rows of unlike length as one tensor, and where it is no padding."""
+    padded = nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows])
+    return padded, torch.arange(padded.shape[1]) < lengths[:, None]
+
+
+# The reranker. The score of a question and a passage is the sum of three:
+#
+#     a cos(mean of question, mean of passage)           the similarity that MiniLM was trained for
+#     b sum_i w_i max_j cos(token i, token j)            late interaction (ColBERT), w by attention
+#     MLP([CLS] of question, product of means, [CLS] of passage)
+#
+# The MLP's last layer starts at zero, so the first score is MiniLM's own. A few thousand questions
+# are enough then, where a cross-encoder from scratch needs tens of thousands.
+
+_SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages is then not flat
+_NONE = 13.0  # what both come to at the start, where a passage neither answers nor is far away
+_SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the hardest more often
+
+
+class RerankerHead(PairHead):
+    """Scores pairs of question and passage, [pairs]."""
+
+    def __init__(self, bert: Any) -> None:
+        super().__init__(bert)
+        self.focus = nn.Linear(self.width, 1)
+        self.scale = nn.Parameter(torch.full((2,), _SCALE))
+        self.hidden, self.out = nn.Linear(3 * self.width, _HIDDEN), nn.Linear(_HIDDEN, 1)
+        for zero in (self.focus.weight, self.out.weight):
+            nn.init.zeros_(zero)
+        nn.init.constant_(self.out.bias, -_NONE)
+
+    def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
+        mean_a, mean_b = _mean(a, a_real), _mean(b, b_real)
+        near = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).transpose(1, 2)
+        best = near.masked_fill(~b_real[:, None, :], _NEVER).max(-1).values
+        weights = self.focus(a).squeeze(-1).masked_fill(~a_real, _NEVER).softmax(-1)
+        both = self.drop(torch.cat([a[:, 0], mean_a * mean_b * _SCALE, b[:, 0]], -1))
+        learnt = self.out(F.gelu(self.hidden(both))).squeeze(-1)
+        similarity = F.cosine_similarity(mean_a, mean_b)
+        return self.scale[0] * similarity + self.scale[1] * (weights * best).sum(-1) + learnt
+
+
+class Group(Labelled):
+    """A question, passages that answer it, and others, the hardest first."""
+
+    question: str
+    right: tuple[str, ...] = Field(min_length=1)
+    wrong: tuple[str, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class RerankerFit(HeadFit):
+    """Of each question one right passage and `distractors` wrong ones are learnt from.
+
+    For a share `unanswered` of them the right one is left out.
+    """
+
+    name, record, network = "reranker", Group, RerankerHead
+
+    steps: int = 1300
+    batch: int = 4
+    tokens: int = 192
+    rate: float = 8e-5
+    head_rate: float = 6e-4
+    opening: float = 0.15
+    distractors: int = 7
+    unanswered: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_min(self, distractors=1)
+        _require_share(self, "unanswered")
+
+    def loss(self, score: Score, records: Sequence[Group], drawn: random.Random) -> Tensor:
+        """Return minus the log share of the right passage among those of its question and "none".
+
+        The logit of "none" is zero. So a score says something alone: below zero, rather none.
+        """
+        pairs: list[tuple[str, str]] = []
+        sizes, answers = [], []
+        for group in records:
+            places = range(len(group.wrong))
+            keys = [drawn.random() ** (1 + place / _SPREAD) for place in places]
+            wrong = sorted(places, key=lambda place: -keys[place])[: self.distractors]
+            right = [] if drawn.random() < self.unanswered else [drawn.choice(group.right)]
+            texts = [*right, *(group.wrong[place] for place in wrong)]
+            pairs += [(group.question, text) for text in texts]
+            sizes.append(len(texts))
+            answers.append(len(right))  # the place of what is right, after "none" in place 0
+        rows = nn.utils.rnn.pad_sequence(score(pairs).split(sizes), True, _NEVER)
+        return F.cross_entropy(F.pad(rows, (1, 0)), torch.tensor(answers))
+
+    def judge(self, score: Score, records: Sequence[Group]) -> str:
+        """Say how often the best passage of at most 20 is a right one."""
+        first = 0
+        for group in records:
+            texts = [*group.right, *group.wrong][:20]
+            best = int(score([(group.question, text) for text in texts]).argmax())
+            first += best < len(group.right)
+        share = f"{first / len(records):.2f} of {len(records)}"
+        return f"the right passage is first for {share} held-out questions"
+
+
+# The verifier compares each token of a claim with what is nearest to it in the source, and each of
+# the source with the claim (as in ESIM: Chen et al. 2017): "after" beside "before" shows in the
+# difference, although both have like states.
+
+_SHARP = 12.0  # of the nearness of tokens at the start
+_COMPARED = 128
+_SMOOTH = 0.05  # of the labels
+
+
+class LabelledClaim(Labelled):
+    """A claim, a text, and what the text does with the claim."""
+
+    claim: str
+    evidence: str
+    label: Literal["supports", "contradicts", "neither"]
+
+
+LABELS: tuple[str, ...] = get_args(LabelledClaim.model_fields["label"].annotation)
+"""In the order of the verifier's logits."""
+
+
+class VerifierHead(PairHead):
+    """Tells what a source does with a claim: the logits of `LABELS`, [pairs, 3]."""
+
+    def __init__(self, bert: Any) -> None:
+        super().__init__(bert)
+        self.sharp = nn.Parameter(torch.tensor(_SHARP))
+        self.beside = nn.Linear(4 * self.width, _COMPARED)
+        self.hidden = nn.Linear(4 * _COMPARED + 2 * self.width, _HIDDEN)
+        self.out = nn.Linear(_HIDDEN, len(LABELS))
+
+    def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
+        near = self.sharp * F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).transpose(1, 2)
+        found = [a[:, 0], b[:, 0]]
+        for own, own_real, other, other_real, nearness in (
+            (a, a_real, b, b_real, near),
+            (b, b_real, a, a_real, near.transpose(1, 2)),
+        ):
+            # How tokens differ from what is nearest to them: the largest, and the mean.
+            nearest = nearness.masked_fill(~other_real[:, None, :], _NEVER).softmax(-1) @ other
+            both = torch.cat([own, nearest, (own - nearest).abs(), own * nearest], -1)
+            apart = F.gelu(self.beside(both))
+            largest = apart.masked_fill(~own_real[..., None], _NEVER).max(1).values
+            found += [largest, _mean(apart, own_real)]
+        logits: Tensor = self.out(F.gelu(self.hidden(self.drop(torch.cat(found, -1)))))
+        return logits
+
+
+@dataclass(frozen=True)
+class VerifierFit(HeadFit):
+    """A claim and its text are learnt as they are."""
+
+    name, record, network = "verifier", LabelledClaim, VerifierHead
+
+    steps: int = 800
+    batch: int = 64
+    tokens: int = 80
+    rate: float = 1e-4
+    head_rate: float = 8e-4
+    opening: float = 0.1
+
+    def loss(self, score: Score, records: Sequence[LabelledClaim], drawn: random.Random) -> Tensor:
+        """Return the cross-entropy over the labels."""
+        labels = torch.tensor([LABELS.index(each.label) for each in records])
+        logits = score([(each.claim, each.evidence) for each in records])
+        return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
+
+    def judge(self, score: Score, records: Sequence[LabelledClaim]) -> str:
+        """Say how many labels are right."""
+        told = score([(each.claim, each.evidence) for each in records]).argmax(-1).tolist()
+        right = sum(LABELS[i] == each.label for i, each in zip(told, records, strict=True))
+        return f"of {len(records)} held-out claims {right / len(records):.2f} are judged rightly"
+
+
+_FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, VerifierFit)}
+
+
+# From torch to int8 ONNX
+
+
+def export(head: PairHead, base: Path, out: Path) -> None:
+    """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
+
+    Weights of matrix products and word embeddings are quantised once, activations at each pair
+    (dynamic quantisation), so no calibration data are needed.
+    """
+    ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
+    whole = out / "float.onnx"
+    lengths = {
+        name: {1: torch.export.Dim(f"{name}_tokens", min=2, max=511)}
+        for name in ("question", "passage")
+    }
+    with warnings.catch_warnings(action="ignore"), torch.no_grad():
+        torch.onnx.export(
+            OnePair(head.eval()),
+            ids,
+            whole,
+            input_names=list(lengths),
+            output_names=["score"],
+            dynamic_shapes=lengths,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        model = onnx.load(whole)
+        del model.graph.value_info[:]  # onnx infers other shapes for what is folded
+        onnx.save(model, whole)
+        quantize_dynamic(whole, out / "model.onnx", ["MatMul", "Gather"], per_channel=True)
+    shutil.copyfile(base / "tokenizer.json", out / "tokenizer.json")
