@@ -630,7 +630,7 @@ def _killed_server(folder: Path, chance: random.Random, kills: int) -> Result:
 
     def work(client: httpx2.Client, number: int) -> None:
         """Remove documents and add some until the server is killed."""
-        at = "/api/libraries/default"
+        at, words = "/api/libraries/default", "Some words. " * 3_000
         with suppress(httpx2.HTTPError):
             listed = client.get(f"{at}/documents").json()
             for each in chance.sample(listed, len(listed) // 8):
@@ -642,8 +642,8 @@ def _killed_server(folder: Path, chance: random.Random, kills: int) -> Result:
             for part in range(100):
                 titles = [f"Text {number} {part} {each}" for each in range(6)]
                 begun.update(titles)
-                texts = ((title, f"# {title}\n\n" + "Some words. " * 3_000) for title in titles)
-                files = [("files", (f"{title}.md", text.encode())) for title, text in texts]
+                texts = {title: f"# {title}\n\n{words}".encode() for title in titles}
+                files = [("files", (f"{title}.md", text)) for title, text in texts.items()]
                 job = client.post(f"{at}/files", files=files).raise_for_status().json()["job"]
                 client.get(f"/api/jobs/{job}/events").raise_for_status()
                 there.update(titles)
@@ -653,10 +653,8 @@ def _killed_server(folder: Path, chance: random.Random, kills: int) -> Result:
     for number in range(kills):
         serving = start_command(folder, "http://127.0.0.1:9")
         with serving.client() as client:
-            killer = threading.Timer(chance.uniform(0, 3), serving.process.kill)
-            killer.start()
+            threading.Timer(chance.uniform(0, 3), serving.process.kill).start()
             work(client, number)
-        killer.join()
         serving.process.communicate()
         found = asyncio.run(_contents(folder / "papers", []))
         titles = [title for title, _ in found["documents"]]
