@@ -55,19 +55,22 @@ def apply_prompts(strategy: Any, steps: Mapping[str, Collection[str]]) -> None:
         return
     file = Path(strategy.prompts)
     try:
-        prompts = _PROMPTS.validate_python(tomllib.loads(file.read_text("utf-8")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
-        raise UsageError(f"{file}: {place}", first["msg"].lower()) from error
+        table = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read the prompts {file}", why) from error
-    for step, turns in prompts.items():
+    for step in table:
         if step not in steps:
             near = closest(step, steps)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(steps)}"
             raise UsageError(f"{file}: {step}", f"{strategy.name} has no such prompt", hint)
+    try:
+        prompts = _PROMPTS.validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
+        raise UsageError(f"{file}: {place}", first["msg"].lower()) from error
+    for step, turns in prompts.items():
         written = "".join(turn.content for turn in turns)
         if missing := [name for name in steps[step] if f"{{{name}}}" not in written]:
             why = f"{{{missing[0]}}} is missing"

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -332,18 +333,19 @@ async def test_the_papers_settings_structure_every_document_by_the_model(make_ru
     assert max(words) > 1500  # no paragraph is cut
 
 
-@pytest.mark.parametrize("scored_by", ["bm25", "embedder", "search", "reranker"])
+@pytest.mark.parametrize("scored_by", ["bm25", "embedder", "search", "reranker", "auto"])
 async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
     make_run, minilm, scored_by
 ):
     class Backwards:
-        name = "backwards"
+        name, language = "backwards", "de"  # "auto" leaves it out: the documents are English
 
         async def score(self, query, texts):
             return [float("two coins" in text) for text in texts]
 
     others = [document(f"a{i}", "# Lake\n\nA lake with fish.\n") for i in range(3)]
-    async with InMemorySources([*others, MILL], minilm) as sources:
+    mill = replace(MILL, language="en")
+    async with InMemorySources([*others, mill], minilm) as sources:
         run, _ = make_run(sources, choose(), embedder=minilm, reranker=Backwards())
         strategy = LongRefiner(
             documents=1,

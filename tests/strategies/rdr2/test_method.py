@@ -359,6 +359,7 @@ async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run
         ("[[router]]\nrole = 'user'\ncontent = '{question}'", "{document} is missing"),
         ("[[router]]\nrole = 'judge'\ncontent = ''", "router.1.role"),
         ("router = 'x'", "router"),
+        ("set = ['introduction=false']", "set: rdr2 has no such prompt"),
     ],
 )
 def test_a_file_of_prompts_that_does_not_fit_is_wrong_usage(tmp_path, text, message):

@@ -525,6 +525,17 @@ async def test_what_a_failure_left_unread_is_read_when_the_same_is_asked_again(
     assert asked == ({"Station 3"} if same else {f"Station {n}" for n in range(6)})
 
 
+async def test_nothing_is_kept_of_a_run_in_which_the_worker_tells_its_window(make_run):
+    def say(call):
+        if who(call) == "agent":
+            model.context_tokens = 8192  # as an endpoint does when it is first asked for odds
+        return gauges(call)
+
+    run, model = make_run(Stations(3), say)
+    await SPD.answer(QUESTION, run)
+    assert not any(run.store.values())
+
+
 # Many documents
 
 

@@ -221,7 +221,8 @@ class SPDRAG:
         with run.tokens.reserve(_reserve(len(infos), run)):
             plan = await self._plan(question, run, len(infos))
             agent = partial(_Agent, self, question, plan.tasks(question), run)
-            outcomes = await self._read_all(infos, agent, run)  # o_i = ⟨s_i, r_i⟩
+            keys = [agent(info).key for info in infos]  # now: a server may tell its window later
+            outcomes = await self._read_all(infos, keys, agent, run)  # o_i = ⟨s_i, r_i⟩
         _report(outcomes, run)
         reports = [_make_text(each) for each in outcomes if each.status is Status.READ]
         synthesis = Synthesis(
@@ -236,8 +237,8 @@ class SPDRAG:
         answer = await synthesis.answer(reports)
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
-            for info in infos:
-                await asyncio.to_thread(run.store.put, agent(info).key, None, [info.id])
+            for key, info in zip(keys, infos, strict=True):
+                await asyncio.to_thread(run.store.put, key, None, [info.id])
             await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
@@ -279,7 +280,11 @@ class SPDRAG:
         return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
 
     async def _read_all(
-        self, infos: Sequence[DocumentInfo], make: Callable[[DocumentInfo], _Agent], run: Run
+        self,
+        infos: Sequence[DocumentInfo],
+        keys: Sequence[str],
+        make: Callable[[DocumentInfo], _Agent],
+        run: Run,
     ) -> list[AgentEnded]:
         """Return the outcome of each document in order; those of an interrupted run are known.
 
@@ -289,10 +294,10 @@ class SPDRAG:
         total, done, spent, failed, hopeful = len(infos), 0, False, 0, False
         run.emit(Progressed(_PHASE, 0, total))
 
-        async def read(info: DocumentInfo) -> AgentEnded:
+        async def read(known: tuple[str, DocumentInfo]) -> AgentEnded:
             nonlocal done, spent, failed, hopeful
-            agent = make(info)
-            kept = await asyncio.to_thread(run.store.get, agent.key)
+            key, info = known
+            kept = await asyncio.to_thread(run.store.get, key)
             if isinstance(kept, dict):
                 outcome = replace(_STORED.validate_python(kept), kept=True)
             elif spent:
@@ -301,19 +306,19 @@ class SPDRAG:
                 why = f"not begun, as the {failed} before it failed"
                 outcome = AgentEnded(info.id, info.full_title, Status.FAILED, problem=why)
             else:
-                outcome = await agent.read()
+                outcome = await make(info).read()
                 spent |= outcome.status is Status.UNREAD and not outcome.turns
                 failed += outcome.status is Status.FAILED
                 hopeful |= outcome.status is Status.READ
                 if outcome.status is Status.READ:
                     made = _STORED.dump_python(outcome, mode="json")
-                    await asyncio.to_thread(run.store.put, agent.key, made, [info.id])
+                    await asyncio.to_thread(run.store.put, key, made, [info.id])
             done += 1
             run.emit(outcome)
             run.emit(Progressed(_PHASE, done, total, info.full_title))
             return outcome
 
-        return await map_concurrent(infos, read, self.concurrency)
+        return await map_concurrent(list(zip(keys, infos, strict=True)), read, self.concurrency)
 
 
 # The agent of a document: its loop (section 3.2)
@@ -339,7 +344,7 @@ class _Agent:
     full: bool = False
 
     def __post_init__(self) -> None:
-        of, reranker = self.strategy, self.run.reranker
+        of = self.strategy
         asked = (self.info.full_title, self.tasks, of.searches, self.question)
         self.messages = agent_messages(*asked, of.templates.get("agent"))
         window = self.run.model(Role.WORKER).context_tokens
@@ -347,11 +352,15 @@ class _Agent:
         if window is not None:  # all searches and the report should fit the conversation
             self.evidence = max(1, min(self.evidence, window // (of.searches + 2)))
             self.tokens = min(self.tokens, window // 2)
+
+    @property
+    def key(self) -> str:
+        """The key of all that the outcome depends on, to store it."""
+        of, reranker = self.strategy, self.run.reranker
         how = (self.question, of.searches, of.k, of.pool, of.mode, self.evidence, self.tokens)
         prompt = [asdict(message) for message in self.messages]
         by = reranker.name if reranker else ""
-        # All that the outcome depends on, to store it.
-        self.key = self.run.key(Role.WORKER, "spd-rag", VERSION, by, how, prompt, self.info.id)
+        return self.run.key(Role.WORKER, "spd-rag", VERSION, by, how, prompt, self.info.id)
 
     async def read(self) -> AgentEnded:
         """Read the document; a failure becomes its outcome and does not stop other agents."""
