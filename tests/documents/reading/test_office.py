@@ -329,6 +329,13 @@ ODT = open_document(
 )
 
 
+def test_an_opendocument_file_says_who_made_it_and_when(tmp_path: Path) -> None:
+    facts = "<m><initial-creator>Ann</initial-creator><creation-date>2020-01-02</creation-date></m>"
+    document = write_and_read(tmp_path / "a.odt", with_members(ODT, {"meta.xml": facts}))
+    made = {"authors": "Ann", "created_at": "2020-01-02", "date": "2020-01-02"}
+    assert made.items() <= document.metadata.items()
+
+
 def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
     rows = [("n", "a", "b", "c", "d"), *((str(i), "1", "2", "3", "4") for i in range(25_000))]
     document = write_and_read(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
