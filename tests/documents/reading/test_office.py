@@ -318,6 +318,14 @@ ODS = open_document(
 )
 
 
+def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path: Path) -> None:
+    rows = f'<t:table-row t:number-rows-repeated="1500">{open_cell("7")}</t:table-row>'
+    rows += f"<t:table-row>{open_cell('last')}</t:table-row>"
+    content = open_document("spreadsheet", f'<t:table t:name="Fees">{rows}</t:table>')
+    text = write_and_read(tmp_path / "a.ods", content).text
+    assert (text.count("| 7 |"), text.count("|  |"), text.count("| last |")) == (1_000, 500, 1)
+
+
 ODT = open_document(
     "text",
     '<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T caf&#233; 正文</x:p>'
