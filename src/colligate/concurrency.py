@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import os
 import time
@@ -181,18 +180,6 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         if not running.cancelled():
             running.exception()  # otherwise asyncio complains that nobody retrieved it
         raise
-
-
-_CHECKS = ThreadPoolExecutor(32, thread_name_prefix="checks")
-
-
-async def check_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run work that waits for calls of a model (a verifier) in a thread.
-
-    Not in the threads of `asyncio.to_thread`: the calls need one of those to end.
-    """
-    run = functools.partial(contextvars.copy_context().run, work, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_CHECKS, run)
 
 
 class Threads:
