@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import repeat
 
-from lxml import etree
+from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
+from colligate.documents.markdown import format_table
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.office import (
     WIDEST_GAP,
@@ -18,7 +19,7 @@ from colligate.documents.reading.office import (
     to_html,
 )
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.reading.tables import format_table, table_tree
+from colligate.documents.reading.tables import table_tree
 
 # Texts
 
