@@ -326,9 +326,10 @@ def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path: Path) -> No
     assert (text.count("| 7 |"), text.count("|  |"), text.count("| last |")) == (1_000, 500, 1)
 
 
+NOTE = "<x:note><x:note-body><x:p>Since 1900.</x:p></x:note-body></x:note>"
 ODT = open_document(
     "text",
-    '<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T caf&#233; 正文</x:p>'
+    f'<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T{NOTE} caf&#233; 正文</x:p>'
     "<x:list><x:list-item><x:p>one</x:p>"
     "<x:list><x:list-item><x:p>deep</x:p></x:list-item></x:list></x:list-item></x:list>"
     '<x:h x:outline-level="2">Sub</x:h><t:table>'
@@ -544,7 +545,8 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
             "a.odt",
             ODT,
             "Head",
-            "# Head\n\nAT&T café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n",
+            "# Head\n\nAT&T[*] café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n\n"
+            "[*] Since 1900.\n",
         ),
         (
             "a.ods",
