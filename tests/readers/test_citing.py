@@ -175,6 +175,13 @@ async def test_the_numbers_of_a_short_answer_must_be_cited(cited, short, kept):
     assert bool(found.dropped) is not kept
 
 
+async def test_a_short_answer_may_be_computed_as_a_statement_without_a_place_says(cited):
+    yearly = {"operation": "product", "numbers": ["900", "3"]}
+    lost = joined("That is 2,700 euros.", (1, "no such words"), calculations=[yearly])
+    both = joined("The rent is 900 euros, the notice three months.", (1, PAYS), (2, "three months"))
+    assert (await cited(both, lost, short="2,700 euros")).short == "2,700 euros"
+
+
 async def test_a_short_answer_that_what_is_cited_contradicts_is_left_out(cited):
     judge = Judge(Nothing=Verdict.CONTRADICTED)
     found = await cited(said(1, PAYS, PAYS), short="Nothing", check=judge)

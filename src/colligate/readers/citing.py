@@ -352,15 +352,15 @@ def _place_sentence(
         )
     ]
     places = tuple(dict.fromkeys(place for _, place in located if place is not None))
+    calculations = tuple(c for each in said for c in getattr(each, "calculations", ()))
     if not places:
-        return _Placed(claim, lost=next((quote for quote, _ in located), ""))
+        return _Placed(claim, (), calculations, next((quote for quote, _ in located), ""))
     quotes = []
     for place in places:
         document = documents[place.span.document_id]
         passage = next(p for p in passages.values() if p.span.contains(place.span))
         quotes.append(_quote(document, place.span, visible_text(place.span, document, passage)))
     claim = replace(claim, quotes=tuple(quotes))
-    calculations = [c for each in said for c in getattr(each, "calculations", ())]
     missing = find_missing_values(
         claim.statement,
         _sources(claim),
@@ -368,7 +368,7 @@ def _place_sentence(
         calculations=calculations,
         language=documents[places[0].span.document_id].language,
     )
-    return _Placed(claim, places, tuple(calculations), missing=tuple(missing))
+    return _Placed(claim, places, calculations, missing=tuple(missing))
 
 
 def _locate_all(

@@ -86,9 +86,8 @@ def find_missing_values(
     return list(dict.fromkeys(statement[each.start : each.end] for each in missing))
 
 
-_LONGEST_YEAR, _LONGEST_MONTH, _SHORTEST_MONTH = map(
-    Decimal, (365, 30, 27)
-)  # days from first to last
+# Days from first to last.
+_LONGEST_YEAR, _LONGEST_MONTH, _SHORTEST_MONTH = map(Decimal, (365, 30, 27))
 
 
 class _Held:
@@ -118,7 +117,7 @@ class _Held:
                 day = date.fromordinal(int(first))
                 if each.step <= _LONGEST_MONTH:
                     at = _any_year(day)
-                    self._dates[DAY].add((at, at + min(each.step, Decimal(_SHORTEST_MONTH))))
+                    self._dates[DAY].add((at, at + min(each.step, _SHORTEST_MONTH)))
                 elif each.step <= _LONGEST_YEAR:
                     self._years.add(day.year)
                 continue

@@ -318,15 +318,31 @@ ODS = open_document(
 )
 
 
+def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path: Path) -> None:
+    rows = f'<t:table-row t:number-rows-repeated="1500">{open_cell("7")}</t:table-row>'
+    rows += f"<t:table-row>{open_cell('last')}</t:table-row>"
+    content = open_document("spreadsheet", f'<t:table t:name="Fees">{rows}</t:table>')
+    text = write_and_read(tmp_path / "a.ods", content).text
+    assert (text.count("| 7 |"), text.count("|  |"), text.count("| last |")) == (1_000, 500, 1)
+
+
+NOTE = "<x:note><x:note-body><x:p>Since 1900.</x:p></x:note-body></x:note>"
 ODT = open_document(
     "text",
-    '<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T caf&#233; 正文</x:p>'
+    f'<x:h x:outline-level="1">Head</x:h><x:p>AT&amp;T{NOTE} caf&#233; 正文</x:p>'
     "<x:list><x:list-item><x:p>one</x:p>"
     "<x:list><x:list-item><x:p>deep</x:p></x:list-item></x:list></x:list-item></x:list>"
     '<x:h x:outline-level="2">Sub</x:h><t:table>'
     f"<t:table-row>{open_cell('A')}</t:table-row><t:table-row>{open_cell('1')}</t:table-row>"
     "</t:table>",
 )
+
+
+def test_an_opendocument_file_says_who_made_it_and_when(tmp_path: Path) -> None:
+    facts = "<m><initial-creator>Ann</initial-creator><creation-date>2020-01-02</creation-date></m>"
+    document = write_and_read(tmp_path / "a.odt", with_members(ODT, {"meta.xml": facts}))
+    made = {"authors": "Ann", "created_at": "2020-01-02", "date": "2020-01-02"}
+    assert made.items() <= document.metadata.items()
 
 
 def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
@@ -529,7 +545,8 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
             "a.odt",
             ODT,
             "Head",
-            "# Head\n\nAT&T café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n",
+            "# Head\n\nAT&T[*] café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n\n"
+            "[*] Since 1900.\n",
         ),
         (
             "a.ods",

@@ -117,9 +117,11 @@ class Archive:
 _PROPERTIES = {
     "title": "title",
     "creator": "authors",
+    "initial-creator": "authors",
     "subject": "subject",
     "language": "language",
     "created": "created_at",
+    "creation-date": "created_at",
     "date": "modified_at",
     "modified": "modified_at",
 }

@@ -111,8 +111,9 @@ def _iter_rows(table: etree._Element) -> Iterator[list[str]]:
         count = _count(row, "rows")
         if cells:
             yield from repeat([""], limit_gap(blank) if blank is not None else 0)
-            yield from repeat(place_cells(cells), min(count, WIDEST_GAP))
-            blank = 0
+            shown = min(count, WIDEST_GAP)
+            yield from repeat(place_cells(cells), shown)
+            blank = count - shown
         elif blank is not None:
             blank += count
 
