@@ -1,9 +1,10 @@
 import pytest
 
-from colligate.core.events import Assembled
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines import llmlingua2
 from colligate.lab.baselines.llmlingua2 import LLMLingua2, select_words
+from colligate.lab.baselines.shared import Shortened
+from colligate.lab.bench.outcome import read_events
 from support.documents import make_all
 from support.prompts import bodies
 
@@ -46,8 +47,10 @@ async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, ask,
     assert answer.citations[0].quote == TEXT
     assert answer.evidence[0].reason.endswith("of its characters were shown")
     assert run.meter.report().scoring_passes == 1
-    (event,) = (e for _, e in run.trace.events if isinstance(e, Assembled))
-    assert event.texts == ("Anna Keller signed treaty",)
+    (event,) = (e for _, e in run.trace.events if isinstance(e, Shortened))
+    assert event.to_json()["event"] == "shortened"  # as web/src/pictures/passages.tsx reads it
+    assert event.texts == read_events([event])["passages"] == ("Anna Keller signed treaty",)
+    assert 0.4 < event.shares[0] < 0.6
 
 
 async def test_a_target_is_shared_by_all_documents(classifier, ask, monkeypatch):

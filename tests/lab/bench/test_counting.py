@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colligate.core import Event
+from colligate.core.events import Event
 from colligate.lab.bench.metrics.evidence import CUTS, evidence_measures
 from colligate.lab.bench.outcome import Outcome, Piece, Row, read_events
 from colligate.lab.bench.question import Question

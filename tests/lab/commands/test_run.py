@@ -39,6 +39,18 @@ def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, o
     assert wrong["metrics"]["containment"] == 0.0
 
 
+def test_a_data_set_without_columns_of_its_own_is_printed_with_the_main_metrics(
+    bench: Any, data: Path
+) -> None:
+    suite = data / "towers.toml"
+    group = '[[groups]]\nname = "all"\ndatasets = ["towers"]\n'
+    text = suite.read_text("utf-8").replace(
+        '[[columns]]\ndataset = "towers"', f'{group}[[columns]]\ndataset = "all"'
+    )
+    suite.write_text(text, "utf-8")
+    assert bench("--limit", "1").stdout.split()[:2] == ["towers", "containment"]
+
+
 def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
     bench: Any, monkeypatch: pytest.MonkeyPatch, out: Path
 ) -> None:

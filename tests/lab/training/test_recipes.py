@@ -103,6 +103,8 @@ def test_settings_in_place_of_the_recipes() -> None:
     assert (made.epochs, made.schedule) == (0.5, "linear")
     assert made.learning_rate == 1e-4
     assert apply_settings(made, ["targets=all-linear"]).targets == "all-linear"
+    as_toml = apply_settings(recipe, ['targets=["q_proj", "v_proj"]', 'schedule="linear"'])
+    assert (as_toml.targets, as_toml.schedule) == (made.targets, "linear")
     assert (made.name, made.text) == (recipe.name, recipe.text)
     assert apply_settings(recipe, []) == recipe
 

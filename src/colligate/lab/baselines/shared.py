@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from colligate.core.answer import Answer, Form, Stated
-from colligate.core.events import Assembled, Pruned
+from colligate.core.events import Assembled, Pruned, pluralize
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, render_passages, render_question
@@ -20,7 +20,7 @@ from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.chunking import Chunker
 from colligate.documents.compress import CompressedPassage, compress
 from colligate.errors import WeightsUnavailable
@@ -241,6 +241,20 @@ async def show_best(
     return show_ranked(hits, f"by {by}")
 
 
+@dataclass(frozen=True)
+class Shortened(Assembled):
+    """Passages were shortened: `texts` are what is left, `shares` of each passage's characters.
+
+    The page draws them.
+    """
+
+    spans: tuple[Span, ...]
+    shares: tuple[float, ...]
+
+    def line(self) -> str:
+        return f"shortened {pluralize(len(self.spans), 'passage')}"
+
+
 def show_shortened(
     passages: Sequence[CompressedPassage], run: Run, scores: Sequence[float] = ()
 ) -> list[Shown]:
@@ -252,8 +266,12 @@ def show_shortened(
     left = [(each, score) for each, score in scored if each.kept]
     if passages and not left:
         run.warn("the compressor kept nothing of the passages: let it drop less")
-    run.emit(Assembled(tuple(each.text for each, _ in left)))
+    texts, spans, shares = ([getattr(each, name) for each, _ in left] for name in _SHORTENED)
+    run.emit(Shortened(tuple(texts), tuple(spans), tuple(shares)))
     return [Shown(each, s, f"{each.share:.0%} of its characters were shown") for each, s in left]
+
+
+_SHORTENED = ("text", "span", "share")
 
 
 def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:

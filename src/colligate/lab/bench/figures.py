@@ -261,7 +261,7 @@ def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigur
         if read:
             counts.append(f"{read:,} answers of {method.label}")
     if not panels:
-        why = "No strategy of this run asked for its attention to the documents given."
+        why = "No row of this run has a strategy's attention to the documents given."
         return ReportFigure(title, why)
     note = (
         "Attention of the question to each document, as z-scores within a question, averaged over "

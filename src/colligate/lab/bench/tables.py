@@ -157,13 +157,14 @@ class RunResults:
         found = tuple(each for each in self.suite.columns if self.members(each.dataset))
         if any(self._is_measured(column, each.name) for column in found for each in self.methods):
             return found
-        columns = []
-        for dataset in self.datasets:
-            measured = self.metrics_of(dataset)
-            first = [name for name in MAIN if name in measured][:3]
-            for name in first or [name for name in _COST if name in measured]:
-                columns.append(Column(dataset, name, name, _default_scale(name)))
-        return tuple(columns) or found
+        return tuple(each for name in self.datasets for each in self.main_columns(name)) or found
+
+    def main_columns(self, dataset: str) -> list[Column]:
+        """Return columns of the main metrics of a data set that were measured."""
+        measured = self.metrics_of(dataset)
+        first = [name for name in MAIN if name in measured][:3]
+        names = first or [name for name in _COST if name in measured]
+        return [Column(dataset, name, name, _default_scale(name)) for name in names]
 
     def _is_measured(self, column: Column, method: str) -> bool:
         rows = self.rows_of(column.dataset, method)

@@ -340,13 +340,14 @@ def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
 
 
 def show_results(done: SuiteRun, results: RunResults) -> None:
-    """Print a table for each data set, with the columns of the report that were measured."""
+    """Print a table for each data set: the report's columns that were measured, or main ones."""
     for asked in done.plan.datasets:
         name, cells = asked.dataset.name, []
         methods = [each.method for each in done.plan.entries]
         found = [results.means(name, method.name) for method in methods]
         columns = [each for each in results.columns if each.dataset == name]
         columns = [each for each in columns if any(each.metric in means for means in found)]
+        columns = columns or results.main_columns(name)  # many suites have those of groups alone
         for method, means in zip(methods, found, strict=True):
             values = [_format_scaled(means.get(each.metric), each.scale) for each in columns]
             failed = results.count_failed(name, method.name)

@@ -6,6 +6,7 @@ small model on a processor. A file of your own is named by its path.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import resources
@@ -106,7 +107,7 @@ def parse_recipe(text: str, name: str, file: str) -> Recipe:
 
 
 def apply_settings(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """Return the recipe with settings, each `NAME=VALUE` (several with commas), for its own."""
+    """Return the recipe with settings, each `NAME=VALUE`, in place of its own."""
     table = asdict(recipe)
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -114,10 +115,19 @@ def apply_settings(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         if not equals or name not in recipe.settings:
             why = "expected NAME=VALUE" if not equals else "there is no such setting"
             raise UsageError(f"--set {setting}", why, suggest(name, list(recipe.settings)))
-        parts = [part.strip() for part in value.split(",")]
-        several = name in ("tasks", "targets") and parts != ["all-linear"]
-        table[name] = parts if several else value.strip()
+        table[name] = _parse_value(value.strip(), name)
     return _validate(table, "--set ")
+
+
+def _parse_value(text: str, name: str) -> Any:
+    """Parse a value as TOML; words need no quotes, several are separated by commas."""
+    try:
+        [value] = tomllib.loads(f"value = {text}").values()
+    except ValueError:
+        value = text
+    if name in ("tasks", "targets") and isinstance(value, str) and value != "all-linear":
+        return [part.strip() for part in value.split(",")]
+    return value
 
 
 def _validate(table: Mapping[str, Any], where: str) -> Recipe:

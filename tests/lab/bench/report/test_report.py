@@ -302,6 +302,9 @@ def test_attention_is_drawn_by_the_place_of_the_gold(made_run: Make) -> None:
     assert len(at_ten) == 20
     assert at_ten[9] > max(at_ten[8], at_ten[10])  # the inner stroke of the W
     assert abs(fmean(at_ten)) < 0.01
+    # Rows of earlier versions, whose strategies did ask, lack it too.
+    without, _ = write_report(made_run(questions=3, traced=False).write())
+    assert "No row of this run has a strategy" in without.read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["", "v1.5.html", "v1.5.md", "v1.5"])
