@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -66,6 +67,9 @@ def test_compression_is_words_of_the_documents_over_words_of_the_evidence() -> N
     question = Question("q", "who?", ("x",), documents=documents)
     found = evidence_measures(question, Outcome(evidence=(piece("a", "two three"),)))
     assert (found["compression"], found["evidence_words"]) == (3, 2)
+    shortened = Outcome(evidence=(piece("a", "one two three four"),), passages=("two",))
+    found = evidence_measures(replace(question, answers=("three",)), shortened)
+    assert (found["compression"], found["answer_in_evidence"]) == (6, 0)
     unknown = Question("q", "who?", ("x",), documents=(Candidate("a"),))
     found = evidence_measures(unknown, Outcome(evidence=(piece("a"),)))
     assert "compression" not in found

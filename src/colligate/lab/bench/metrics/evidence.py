@@ -32,10 +32,11 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     `evidence` and those that the strategy names; `retrieved` only where there was a search.
     `gold_precision_STAGE` is the share of a stage's documents that are gold, unknown of none.
     `NAME_gold` and `NAME_other` are the mean scores of both kinds of documents. For
-    `answer_in_evidence` the titles and texts of the evidence are joined, as a reader is shown
-    them. `gold_words_in_evidence` is the share of the words of the gold texts that the evidence
-    has from their documents. `evidence_words` are unknown of what failed. `compression` is how
-    many times fewer words the evidence has than the question's documents.
+    `answer_in_evidence` the titles of the evidence and the texts handed to the reader, which a
+    compressor may have shortened, are joined. `gold_words_in_evidence` is the share of the words
+    of the gold texts that the evidence has from their documents. `evidence_words` are unknown of
+    what failed. `compression` is how many times fewer words the reader gets than the question's
+    documents have.
     """
     measures: dict[str, float] = {}
     if question.gold:
@@ -50,14 +51,15 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
                 some = [p for id_, p in scores.items() if (id_ in question.gold) is is_gold]
                 if some:
                     measures[f"{name}_{kind}"] = fmean(some)
+    handed = _list_handed(outcome)
     if answers := verbatim_answers(question):
-        shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
+        shown = "\n".join([*(piece.title for piece in outcome.evidence), *handed])
         measures["answer_in_evidence"] = containment(shown, answers)
     if question.gold_texts:
         measures["gold_words_in_evidence"] = _share_of_words(question, outcome)
     if outcome.error:
         return measures
-    words = _count_words(piece.text for piece in outcome.evidence)
+    words = _count_words(handed)
     measures["evidence_words"] = float(words)
     if words and all(document.text for document in question.documents) and question.documents:
         measures["compression"] = _count_words(each.text for each in question.documents) / words
@@ -103,6 +105,11 @@ def _share_of_words(question: Question, outcome: Outcome) -> float:
     return (wanted & found).total() / max(1, wanted.total())
 
 
+def _list_handed(outcome: Outcome) -> Sequence[str]:
+    """Return the texts that were handed to the reader, as it was shown them."""
+    return outcome.passages or [piece.text for piece in outcome.evidence]
+
+
 def _count_words(texts: Iterable[str]) -> int:
     return sum(len(text.split()) for text in texts)
 
@@ -119,8 +126,7 @@ def _measure_passages(question: Question, outcome: Outcome) -> Measures | None:
         readings = (QuestionReading(question.text, question.answers),)
     if not readings:
         return None
-    handed = outcome.passages or [piece.text for piece in outcome.evidence]
-    return passage_scores(handed, readings)
+    return passage_scores(_list_handed(outcome), readings)
 
 
 def passage_scores(
