@@ -133,7 +133,6 @@ async def test_nonsense_bodies(openai_server, model, body):
         b"[",
         b'"text"',
         b'{"choices": {"a": 1}}',
-        b'{"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]}',
         b'{"choices": [{"delta": {"content": ["a"]}, "finish_reason": "stop"}]}',
         b'{"choices": [{"delta": {"content": "a"}, "finish_reason": 7}]}',
     ],
@@ -150,6 +149,13 @@ async def test_a_refusal_is_the_answer_of_a_stream(openai_server, model):
     events = (b"data: " + delta % piece + b"\n\n" for piece in pieces)
     openai_server.garble(b"".join(events).replace(b"I not", b"not"))
     assert (await ask(model, HELLO, on_token=lambda piece: None)).text == "I cannot."
+
+
+async def test_an_empty_answer_is_one_streamed_or_whole(openai_server, model):
+    for part, on_token in (("message", None), ("delta", lambda piece: None)):
+        body = json.dumps({"choices": [{part: {"content": ""}, "finish_reason": "stop"}]})
+        openai_server.garble(f"{'data: ' if on_token else ''}{body}\n\n".encode())
+        assert (await ask(model, HELLO, on_token=on_token)).text == ""
 
 
 async def test_a_stream_cut_and_asked_again_shows_nothing_twice(openai_server, model):

@@ -34,6 +34,8 @@ async def test_a_run_under_way_ends_and_no_other_begins(serve, held):
         held.gate.set()
         assert (await asking).json()["found"]
         await draining
+        await client.server.libraries.aclose()  # a connection may outlive them
+        assert (await client.ask()).status_code == 503
 
 
 async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve, held):

@@ -376,7 +376,6 @@ async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> 
         raise error.__cause__ or error from None
     if reply.finish_reason is None:
         raise Garbled("the stream broke off before its end")
-    reply.content = reply.content or None  # a stream begins with an empty text
     return reply.check()
 
 

@@ -261,9 +261,10 @@ def _check_unchanged(weights: Pinned, folder: Path) -> None:
 
 
 def _stamp(weights: Pinned, folder: Path) -> bytes:
-    """Return size and time of each file."""
+    """Return size and times of each file."""
     states = [(folder / file.name).stat() for file in weights.files.values()]
-    return repr([(each.st_size, each.st_mtime_ns) for each in states]).encode()
+    times = [(each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in states]
+    return repr(times).encode()
 
 
 def list_weights() -> list[WeightsEntry]:

@@ -67,12 +67,12 @@ class Runs:
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
+        if self._closing:
+            raise Busy("the server is stopping", "", "ask again when it is back")
         settings = self._libraries.engine(library).named
         strategy = _make_strategy(request, self._config, settings)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
-        if self._closing:
-            raise Busy("the server is stopping", "", "ask again when it is back")
         over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
             why = f"{self._config.runs} questions are being answered and {over} wait"

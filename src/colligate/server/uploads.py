@@ -243,6 +243,8 @@ def safe_name(given: str | None) -> str:
 
     >>> safe_name("../../etc/passwd"), safe_name("C:\\Reports\\Q3.pdf"), safe_name("..")
     ('passwd', 'Q3.pdf', 'file')
+    >>> safe_name("Годовой отчёт (2023).docx"), safe_name(None), len(safe_name("x" * 400 + ".pdf"))
+    ('Годовой отчёт (2023).docx', 'file', 184)
     """
     last = (given or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
     plain = "".join(
