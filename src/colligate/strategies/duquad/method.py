@@ -20,7 +20,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
-from colligate.core.answer import NOT_FOUND, Answer, Form, Stated
+from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated
 from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import Room, fit_window, reserve_reading
 from colligate.core.parameters import require_min
@@ -30,12 +30,13 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Passage, Span
+from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import compress
+from colligate.documents.locating import locate
+from colligate.documents.sentences import widen_to_sentences
 from colligate.errors import BudgetExceeded, ModelError, UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message
-from colligate.readers.citing import locate_statements
 from colligate.strategies.duquad.prompts import (
     TEMPLATES,
     DocScore,
@@ -126,7 +127,7 @@ class DuQUAD:
             important = self._unite(ranked, views, run)  # D_imp
             scores = await self._score(question, important, run)  # p_i, a_i
             evidence = await self._extract(important, scores, views, run)  # S of D_keep, by p_i
-            known = await _locate_quotes(question, documents, evidence, views, run)
+            known = await _locate_quotes(documents, evidence, views, run)
         logs = [(view.agent, view.log) for view in views if view.log.strip()]
         if not evidence:
             if not logs:
@@ -349,23 +350,41 @@ def _cut(passage: Passage, spans: Sequence[Span]) -> Passage:
 
 
 async def _locate_quotes(
-    question: str,
     documents: Sequence[NumberedDocument],
     evidence: Sequence[Shown],
     views: Sequence[Viewed],
     run: Run,
 ) -> list[Stated]:
     """Return the sentences that the agents quote of the documents kept, or of any if none is."""
-    passages = [passage for _, passage in documents]
-    quotes = [quote for view in views for quote in find_quotes(view.log)]
-    found = await locate_statements(question, quotes, passages, run)
-    texts = await run.documents_of(passages)
+    texts = await run.documents_of([passage for _, passage in documents])
     kept = [each.passage.span for each in evidence]
-    return [
-        Stated(" ".join(texts[place.span.document_id].slice(place.span).split()), (place,))
-        for place in dict.fromkeys(place for each in found for place in each.places)
-        if not kept or any(span.contains(place.span) for span in kept)
-    ]
+
+    def locate_all() -> list[Stated]:
+        quotes = [quote for view in views for quote in find_quotes(view.log)]
+        places = dict.fromkeys(_locate(*quote, documents, texts) for quote in quotes)
+        return [
+            Stated(" ".join(texts[place.span.document_id].slice(place.span).split()), (place,))
+            for place in places
+            if place and (not kept or any(span.contains(place.span) for span in kept))
+        ]
+
+    return await asyncio.to_thread(locate_all)
+
+
+def _locate(
+    number: int,
+    quote: str,
+    documents: Sequence[NumberedDocument],
+    texts: Mapping[str, Document],
+) -> Place | None:
+    """Return the sentences around a quote: in its document, or word for word in another."""
+    for at, passage in sorted(documents, key=lambda each: each[0] != number):
+        document = texts[passage.document_id]
+        found = locate(quote, document, within=passage.span, verbatim=at != number)
+        if found is not None:
+            span = widen_to_sentences(document, found.span, passage.span)
+            return Place(span, found.how.value)
+    return None
 
 
 def _show_quoted(documents: Sequence[NumberedDocument], stated: Sequence[Stated]) -> list[Shown]:

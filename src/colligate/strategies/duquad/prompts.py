@@ -28,7 +28,6 @@ from colligate.documents.sentences import sentence_spans
 from colligate.documents.tokens import CJK
 from colligate.models import Message
 from colligate.models.structured import repair_json
-from colligate.readers.citing import Statement
 
 TEMPLATES: Mapping[str, Collection[str]] = {
     "global": ("question", "documents"),
@@ -92,13 +91,12 @@ def find_important(reply: str, shown: Collection[int], most: int = 3) -> tuple[i
     return tuple(number for number, _ in cited.most_common(most)) or None
 
 
-def find_quotes(reply: str) -> Iterator[Statement]:
-    """Yield the quoted snippets of a reply, each of the document cited after it, or of any."""
+def find_quotes(reply: str) -> Iterator[tuple[int, str]]:
+    """Yield the quoted snippets of a reply, each after the number of the document that it cites."""
     parts = _QUOTED.split(_NAMED.sub("", reply))  # what stands before, a quote, what follows, ...
     for quote, after in zip(parts[1::2], parts[2::2], strict=True):
         mark = _CITED.search(after)
-        number = int(_DIGITS.findall(mark[0])[0]) if mark else 0
-        yield Statement(passage=number, quote=quote, sentence=quote)
+        yield int(_DIGITS.findall(mark[0])[0]) if mark else 0, quote  # 0: any document
 
 
 def read_document_number(item: object) -> int | None:
