@@ -86,14 +86,19 @@ def test_damaged_headers(tmp_path, value):
         read_header(path)
 
 
-def test_vocabularies_and_tensors_that_lie(tmp_path):
-    vocabulary = {"tokenizer.ggml.tokens": array(STRING, length=1 << 60)}
-    for path in (
-        gguf(tmp_path / "vocabulary.gguf", vocabulary),
-        gguf(tmp_path / "tensor.gguf", {}, {"a": (1,) * 5}),
-    ):
-        with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
-            read_header(path)
+@pytest.mark.parametrize(
+    ("vocabulary", "tensors"),
+    [
+        (array(STRING, length=1 << 60), {}),
+        (array(STRING, struct.pack("<Q", 1 << 60)), {}),
+        (struct.pack("<I", ARRAY) + struct.pack("<IQ", ARRAY, 1) * 5000, {}),
+        (array(STRING), {"a": (1,) * 5}),
+    ],
+)
+def test_vocabularies_and_tensors_that_lie(tmp_path, vocabulary, tensors):
+    path = gguf(tmp_path / "lies.gguf", {"tokenizer.ggml.tokens": vocabulary}, tensors)
+    with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
+        read_header(path)
 
 
 def test_files_that_are_none(tmp_path):

@@ -117,6 +117,11 @@ def test_a_cut_reply_whose_strings_have_brackets_line_breaks_and_half_characters
     assert parse(text, Reply) == (Reply(items=[Item(quote=read, page=1)]), "repaired")
 
 
+def test_a_quote_too_many_does_not_make_a_reply_a_cut_one():
+    text = "{'items': [{'page': 1, 'quote': '5\" wide'}]}"
+    assert parse(text, Reply) == (Reply(items=[Item(quote='5" wide', page=1)]), "repaired")
+
+
 def test_a_cut_text_of_the_object_itself_is_used_if_it_is_required():
     assert parse('{"people": 2, "name": "Par', City) == (City(name="Par", people=2), "repaired")
 

@@ -144,7 +144,7 @@ class LibraryStore:
         raise UsageError(
             f"cannot take a snapshot of {self.uri}",
             "a library of SQLite keeps no older versions",
-            "copy its folder, or copy it with `colligate library copy LIBRARY NEW --engine lance`",
+            "copy its folder; one made by `colligate index --engine lance` keeps them",
         )
 
     def delete_snapshot(self, name: str) -> None:

@@ -18,6 +18,7 @@ _FIXED = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _LONGEST_STRING = 1 << 20
 _LONGEST_ARRAY = 1 << 16  # outside the vocabulary there are at most a few numbers per layer
 _MOST_DIMENSIONS = 4
@@ -141,8 +142,13 @@ def _skip(stream: BinaryIO, kind: int) -> None:
         item, length = _unpack(stream, "IQ")
         if item in _FIXED:
             stream.seek(length * struct.calcsize(f"<{_FIXED[item]}"), SEEK_CUR)
-        else:
+        elif item == _STRING:  # a vocabulary: reading is ten times as fast as seeking
             for _ in range(length):
-                _skip(stream, item)
+                (size,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+                if size > _LONGEST_STRING:
+                    raise ValueError(f"a string of {size} bytes")
+                stream.read(size)
+        else:
+            raise ValueError(f"an array of type {item}")
     else:
         _value(stream, kind)

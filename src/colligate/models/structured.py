@@ -167,8 +167,10 @@ def _broken_values(text: str) -> Iterator[tuple[Any, bool]]:
             if left_open > 0:
                 _drop_begun(value)
             yield value, True
-        whole_items = left_open < 2 or bare.endswith(("}", "]"))  # a repair keeps half an item
-        if whole_items and (value := repair_json(broken)) is not None:
+        end = broken[len(broken.rstrip("}] \t\r\n")) :]  # in a string, if a quote is too many
+        closed = bare.endswith(("}", "]")) or len(_CLOSING.findall(end)) >= left_open
+        # A repair keeps half an item.
+        if (left_open < 2 or closed) and (value := repair_json(broken)) is not None:
             yield value, True
 
 
