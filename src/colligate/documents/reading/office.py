@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import repeat
@@ -256,7 +257,7 @@ def read_pptx(source: SourceFile) -> Document:
         text += "\n\n"
         pages.append(Page(number, start, len(text)))
     metadata = read_properties(archive.parse(_CORE))
-    return make_document(source, text, metadata=metadata, pages=tuple(pages))
+    return replace(make_document(source, text, metadata=metadata), pages=tuple(pages))
 
 
 def _write_slide(slide: etree._Element) -> str:

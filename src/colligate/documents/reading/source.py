@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from colligate.documents.document import SHEETS, Document, Page, clean_text, digest
+from colligate.documents.document import SHEETS, Document, clean_text, digest
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
@@ -111,14 +111,14 @@ def make_document(
     tree: Callable[[str, str], Tree] = markdown_tree,
     title: str | None = None,
     metadata: Mapping[str, str] | None = None,
-    pages: tuple[Page, ...] = (),
+    media_type: str | None = None,
 ) -> Document:
     """Return the document that a file's text makes, with the warnings about the file so far.
 
     `tree` makes the tree of a text and a document's id. The title is `title`, otherwise that of the
-    metadata, the text's top heading, or the file's stem. `pages` count in `clean_text(text)`. The
-    `date` among the metadata is the one stated there, else that of the title page, else the day on
-    which the file was made (`created_at`); ISO 8601, as exact as it is known.
+    metadata, the text's top heading, or the file's stem. The `date` among the metadata is the one
+    stated there, else that of the title page, else the day on which the file was made
+    (`created_at`); ISO 8601, as exact as it is known.
 
     Raises:
         NoText: if the text holds nothing but blanks.
@@ -138,9 +138,8 @@ def make_document(
         title=shorten_title(clean_text(title)),
         text=text,
         tree=grown,
-        pages=pages,
         source=str(source.path),
-        media_type=source.format.media_type,
+        media_type=media_type or source.format.media_type,
         metadata={key: value for key, value in facts.items() if value},
         warnings=tuple(source.warnings),
     )

@@ -49,7 +49,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
     text, ranges = render_pages(pages)
-    return make_document(
+    document = make_document(
         source,
         text,
         tree=partial(markdown_tree, structure=structure),
@@ -60,8 +60,8 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
             "ocr": source.limits.ocr if is_recognised else "",
             "pdf": DOCLING if source.limits.pdf == DOCLING else "",
         },
-        pages=ranges,
     )
+    return dataclasses.replace(document, pages=ranges)
 
 
 def read_picture(source: SourceFile) -> Document:
