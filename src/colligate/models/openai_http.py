@@ -281,9 +281,10 @@ class Endpoint:
         if self.policy.bare:
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
             named = [line.partition(":")[0].strip() for line in lines if ":" in line]
-            others = [name for name in named if name.lower() != "authorization"]
-            headers |= dict.fromkeys(["OpenAI-Organization", "OpenAI-Project", *others], Omit())
-            headers["Authorization"] = f"Bearer {_NO_KEY}"  # in place of the environment's
+            # In place of the environment's, in the spelling of each: openai 2 tells them apart.
+            keys = {"Authorization", *(name for name in named if name.lower() == "authorization")}
+            unsent = {"OpenAI-Organization", "OpenAI-Project", *named} - keys
+            headers |= dict.fromkeys(unsent, Omit()) | dict.fromkeys(keys, f"Bearer {_NO_KEY}")
         return {**headers, "User-Agent": "colligate"}
 
 
