@@ -187,7 +187,9 @@ _MATRIX = re.compile(r"\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.w
 def _read_matrices(folder: Path, adapter: str | Path) -> dict[str, Any]:
     """Read the tensors by name, on the processor."""
     try:
-        matrices = dict(import_module("safetensors.torch").load_file(folder / _WEIGHTS))
+        # Not `load_file`: below safetensors 0.8 the matrices change with the file.
+        data = (folder / _WEIGHTS).read_bytes()
+        matrices = dict(import_module("safetensors.torch").load(data))
     except Exception as error:  # safetensors and torch have no common class of errors.
         raise _refuse(adapter, f"its {_WEIGHTS} is damaged ({_shorten(error)})") from error
     if other := [name for name in matrices if not _MATRIX.search(name)]:
