@@ -285,8 +285,8 @@ class LocalBackend(ABC):
     async def finish(self, requests: Sequence[Request[T]]) -> list[T]:
         """Advance until requests have their outcomes; raise the first that is an error.
 
-        A batch serves all calls that wait. The thread goes on without the event loop until another
-        call wants it: a short answer does not wait for a long one.
+        A batch serves all calls that wait. Then the thread begins the next batch by itself, unless
+        another call has come: a short answer does not wait for a long one.
         """
 
         def advance() -> None:

@@ -88,7 +88,7 @@ class LanceStore(LibraryStore):
         return super().is_written_elsewhere()
 
     def keep_lock(self) -> None:
-        """Do nothing: a folder's lock is held from the start, and a bucket has none."""
+        """Take no lock: a folder's is taken when the catalogue is locked, and a bucket has none."""
 
     async def pin(self) -> SearchStore:
         """Return the catalogue and the index as they are now, whatever others write."""

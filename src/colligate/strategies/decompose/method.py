@@ -121,7 +121,7 @@ class Decompose:
         return await self._read_together(question, taken, run)
 
     async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
-        """Return the answers of the steps, up to the first that has none."""
+        """Answer the steps in order; stop at the first without an answer."""
         taken: list[Answer] = []
         referred = {number for step in plan for number in list_references(step)}
         with reserve_for_answer(run, lambda: taken):

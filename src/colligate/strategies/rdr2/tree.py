@@ -146,8 +146,8 @@ def build_structure_tree(
     without content. Text before the first heading is under `==Introduction==` and ids count from
     -1, the root's, as in Appendix D; without `introduction` that text is under the root and ids
     count from 0, as in the released code. A text without known blocks is cut at blank lines. A
-    heading without words is no node. Items of a list stand beside the paragraph before them; in the
-    released code they hang on it.
+    heading without words gets no node. Items of a list are siblings of the paragraph before them;
+    in the released code they are its children.
     """
     titles = {_one_line(title).casefold() for title in skipped}
     titles |= _WIKIPEDIA_SKIPPED if WIKIPEDIA in titles else set()
