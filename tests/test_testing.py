@@ -9,7 +9,7 @@ import pytest
 
 from colligate.core.answer import Answer
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.errors import UsageError
 from colligate.models import ChatRequest, Completion, Message
 from colligate.testing import ScriptedModel, backend_suite, strategy_suite
@@ -63,7 +63,6 @@ class Careless:
 
     name: ClassVar[str] = "careless"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         found = await run.search(question, k=3)

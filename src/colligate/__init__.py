@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from colligate.core.run import Run as Run
     from colligate.core.run import Shown as Shown
     from colligate.core.run import show_ranked as show_ranked
-    from colligate.core.strategy import Calls as Calls
     from colligate.core.strategy import Needs as Needs
     from colligate.core.strategy import Strategy as Strategy
     from colligate.documents import Document as Document
@@ -51,7 +50,7 @@ _NAMES = {
     "core.fit": ("fit_window",),
     "core.prompts": ("escape",),
     "core.run": ("Run", "Shown", "show_ranked"),
-    "core.strategy": ("Calls", "Needs", "Strategy"),
+    "core.strategy": ("Needs", "Strategy"),
     "documents": ("Document", "Hit", "Page", "Passage", "Span", "Tree"),
     "engine": ("Engine",),
     "errors": ("ColligateError",),

@@ -24,15 +24,14 @@ class Needs:
     """The capabilities that a strategy must have, and those it can do without.
 
     `searches`: it searches passages, so the documents must be indexed. `reads`: it reads documents
-    at all. `whole`: it puts all of them into one prompt. `reranker`: the one it uses if none is
-    named, because it was measured to be better with it; the bench names one or uses none.
+    at all. `reranker`: the one it uses if none is named, because it was measured to be better with
+    it; the bench names one or uses none.
     """
 
     required: frozenset[Capability] = frozenset({Capability.CHAT})
     optional: frozenset[Capability] = frozenset()
     searches: bool = True
     reads: bool = True
-    whole: bool = False
     reranker: str | None = None
 
 
@@ -100,21 +99,10 @@ def check_needs(
     )
 
 
-@dataclass(frozen=True)
-class Calls:
-    """About how many model calls one question takes, for estimates before a run.
-
-    `question` calls in any case and `document` more for each document in view.
-    """
-
-    question: float = 10.0
-    document: float = 0.0
-
-
 class Strategy(Protocol):
     """A paper's algorithm: a frozen dataclass whose fields are the paper's parameters.
 
-    It may declare more: `calls` (a `Calls`); a field `STEP_adapter` for each step that takes a
+    It may declare more: a field `STEP_adapter` for each step that takes a
     LoRA adapter, which `[adapters]` of colligate.toml can name; a field `gold` that the bench
     fills with a question's gold documents.
     """
@@ -124,12 +112,6 @@ class Strategy(Protocol):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer one question. Hold no state between calls."""
-
-
-def estimate_calls(strategy: object) -> Calls:
-    """Return the calls that a strategy declares; a guess if it declares none."""
-    calls: Calls = getattr(strategy, "calls", Calls())
-    return calls
 
 
 def list_adapter_steps() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from colligate.core.events import Answered, Said
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, escape
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Direct:
 
     name: ClassVar[str] = "direct"
     needs: ClassVar[Needs] = Needs(searches=False, reads=False)
-    calls: ClassVar[Calls] = Calls(1)
 
     max_tokens: int = 1024  # DualRAG's code
     form: Form = Form.SHORT

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Span
 
 
@@ -19,8 +19,7 @@ class FullContext:
     """All documents whole in one prompt, in the order given."""
 
     name: ClassVar[str] = "full-context"
-    needs: ClassVar[Needs] = Needs(searches=False, whole=True)
-    calls: ClassVar[Calls] = Calls(1)
+    needs: ClassVar[Needs] = Needs(searches=False)
 
     form: Form = Form.SHORT
 

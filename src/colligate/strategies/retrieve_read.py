@@ -12,7 +12,7 @@ from typing import ClassVar
 from colligate.core.answer import Answer, Form
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.library.sources import SearchMode
 
 
@@ -30,7 +30,6 @@ class RetrieveRead:
 
     name: ClassVar[str] = "retrieve-read"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
-    calls: ClassVar[Calls] = Calls(1)
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     pool: int = 50  # DualRAG, NativeRAG

@@ -36,7 +36,7 @@ from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Opened
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.run import Run
-from colligate.core.strategy import SCORING, Strategy, estimate_calls
+from colligate.core.strategy import SCORING, Strategy
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import STRUCTURAL, parse_chunker
 from colligate.documents.markdown import markdown_tree
@@ -336,12 +336,10 @@ def _spoil(text: str, how: str, dice: random.Random) -> Reply:
 
 
 async def check_declaration(case: Case) -> None:
-    """Check name, needs, calls, form and number of fields, and that the preset can be set."""
+    """Check name, needs, form and number of fields, and that the preset can be set."""
     kind = case.kind
     assert isinstance(kind.name, str)
     assert kind.name
-    assert estimate_calls(kind) is getattr(kind, "calls", None)
-    assert estimate_calls(kind).question >= 1
     parameters = {each.name: each for each in list_parameters(kind)}
     assert "form" not in parameters or isinstance(parameters["form"].default, Form | str)
     made = set_parameters(kind, [*case.settings, "preset=paper"])

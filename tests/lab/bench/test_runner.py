@@ -31,7 +31,7 @@ from colligate.lab.bench.outcome import (
     read_rows,
 )
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.plan import SuiteEntry, configure_entries, estimate, plan
+from colligate.lab.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
@@ -250,14 +250,6 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     with pytest.raises(UsageError, match="full-context reads documents"):
         plan(suite(), data, entries=configure_entries(suite()))
     assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
-
-
-def test_an_estimate_counts_the_whole_corpus_for_who_reads_it_whole(data: Path) -> None:
-    (data / "corpus").mkdir()
-    (data / "corpus" / "long.txt").write_text("x" * 4_000_000, "utf-8")
-    over = UNJUDGED.replace("file = ", 'over = "corpus", corpus = "corpus", file = ')
-    planned = plan(suite(over), data, entries=configure_entries(suite(over)), limit=1)
-    assert estimate(planned, {}).tokens >= 1_000_000
 
 
 # Metrics that ask a model

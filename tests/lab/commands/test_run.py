@@ -86,8 +86,6 @@ def test_a_failed_answer_is_a_row_that_counts_as_wrong_and_is_retried_on_demand(
 
     bench("--limit", "1")
     assert len(rows_of(out)) == 2  # not of itself
-    expected = bench("--limit", "1", "--retry-failed", "--dry-run", "--json")
-    assert json.loads(expected.stdout)["answers"] == 1
     done = bench("--limit", "1", "--retry-failed", "--json")
     again = rows_of(out)[-1]
     assert (again["strategy"], again["attempt"]) == (failed["strategy"], 2)
@@ -110,15 +108,6 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
     assert all(row["outcome"]["error"] == "" for row in rows)
     bench("--limit", "3")
     assert lasting(out) == lasting(whole)
-
-
-def test_a_dry_run_asks_and_writes_nothing(bench: Any, keeper: Any, out: Path) -> None:
-    done = bench("--dry-run", "--json")
-
-    expected = json.loads(done.stdout)
-    assert (expected["answers"], expected["calls"]) == (16, 16)
-    assert keeper.requests == []
-    assert not (out).exists()
 
 
 def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path: Path) -> None:

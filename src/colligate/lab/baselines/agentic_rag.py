@@ -27,7 +27,6 @@ from colligate.core.prompts import (
     render_thoughts,
 )
 from colligate.core.run import Run
-from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import Lookup, LookupMethod, StepReply, ask_step, require_all
 from colligate.models import Message
@@ -50,7 +49,6 @@ class AgenticRAG(LookupMethod):
     """
 
     name: ClassVar[str] = "agentic-rag"
-    calls: ClassVar[Calls] = Calls(6)
 
     iterations: int = 10  # SPD-RAG's code, as pool and k
     pool: int = 15

@@ -27,7 +27,6 @@ from colligate.core.fit import Room
 from colligate.core.linkage import average_linkage
 from colligate.core.prompts import enclose
 from colligate.core.run import Run
-from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
 from colligate.lab.baselines.shared import LookupMethod, fit_prompt, make_prompt
@@ -54,7 +53,6 @@ class ASC(LookupMethod):
     """
 
     name: ClassVar[str] = "asc"
-    calls: ClassVar[Calls] = Calls(51)
     LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 
     samples: int = 50  # m; the paper

@@ -28,7 +28,7 @@ from colligate.core.prompts import (
     parse_sentence,
 )
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import Lookup, LookupMethod, make_prompt, write_step
 from colligate.lab.baselines.token_scores import score_tokens
@@ -53,7 +53,6 @@ class FLARE(LookupMethod):
 
     name: ClassVar[str] = "flare"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
-    calls: ClassVar[Calls] = Calls(8)
 
     rounds: int = 5  # FlashRAG, as k and the next three
     tokens: int = 256

@@ -27,7 +27,6 @@ from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.run import Run
-from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import (
     Lookup,
@@ -60,7 +59,6 @@ class GenGround(LookupMethod):
     """
 
     name: ClassVar[str] = "genground"
-    calls: ClassVar[Calls] = Calls(16)
     PAPER: ClassVar[Mapping[str, str]] = {"stop_early": "false", "mode": "dense"}
 
     iterations: int = 5  # DualRAG's code, as k and pool

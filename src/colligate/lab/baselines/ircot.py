@@ -24,7 +24,6 @@ from colligate.core.prompts import (
     render_thoughts,
 )
 from colligate.core.run import Run
-from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import Lookup, LookupMethod, fit_prompt, make_prompt
 from colligate.readers.lookup import reserve_for_answer
@@ -49,7 +48,6 @@ class IRCoT(LookupMethod):
     """
 
     name: ClassVar[str] = "ircot"
-    calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "temperature": "0.3"}
     LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 

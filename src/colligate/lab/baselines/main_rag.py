@@ -24,7 +24,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Noted, Pruned, Scored
 from colligate.core.prompts import enclose
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall
 from colligate.lab.baselines.shared import DocumentMethod, make_prompt
@@ -45,7 +45,6 @@ class MAINRAG(DocumentMethod):
 
     name: ClassVar[str] = "main-rag"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
-    calls: ClassVar[Calls] = Calls(1, document=1)
 
     n: float = 0.0  # the paper tunes it
     prediction_tokens: int = 100  # not in the paper

@@ -24,7 +24,6 @@ from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.prompts import enclose
 from colligate.core.run import Run
-from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.encoders import get_seq2seq
 from colligate.lab.baselines.shared import (
@@ -65,7 +64,6 @@ class MetaRAG(LookupMethod):
     """
 
     name: ClassVar[str] = "metarag"
-    calls: ClassVar[Calls] = Calls(8)
     LEAST: ClassVar[Mapping[str, float]] = {"rounds": 0, "threshold": -1}
 
     rounds: int = 5  # DualRAG's port, as k; MetaRAG's own has 3 and 5

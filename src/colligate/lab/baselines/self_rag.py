@@ -30,7 +30,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.prompts import enclose, escape, parse_sentence
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import WeightsUnavailable
@@ -70,7 +70,6 @@ class SelfRAG(LookupMethod):
     needs: ClassVar[Needs] = Needs(
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD, Capability.LABELS})
     )
-    calls: ClassVar[Calls] = Calls(11)
     LEAST: ClassVar[Mapping[str, float]] = dict.fromkeys(
         ("relevance", "support", "utility", "bonus"), -math.inf
     )

@@ -18,7 +18,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, render_passages, render_question
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.chunking import Chunker
@@ -40,7 +40,6 @@ class Baseline:
 
     LEAST: ClassVar[Mapping[str, float]] = {}
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
 
     form: Form = Form.SHORT
 

@@ -27,7 +27,7 @@ from colligate.core.answer import Answer
 from colligate.core.fit import split_by_tokens
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
@@ -55,7 +55,6 @@ class TreeOfAgents(Baseline):
 
     name: ClassVar[str] = "toa"
     needs: ClassVar[Needs] = Needs(searches=False)
-    calls: ClassVar[Calls] = Calls(26.5)
     PAPER: ClassVar[Mapping[str, str]] = {"helpers": "4"}
     LEAST: ClassVar[Mapping[str, float]] = {"helpers": 0}
 

@@ -1,20 +1,18 @@
-"""The plan of a run: which questions are asked of which strategies, and an estimate of the cost."""
+"""The plan of a run: which questions are asked of which strategies."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from colligate.core.answer import Form
 from colligate.core.parameters import PRESET, list_parameters, set_parameters, split_setting
-from colligate.core.strategy import Strategy, estimate_calls, list_strategies, load_strategy
-from colligate.documents.tokens import estimate_tokens
+from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.errors import MissingPath, UsageError, closest
 from colligate.lab.bench.datasets import read_questions
-from colligate.lab.bench.outcome import Key, Row
+from colligate.lab.bench.outcome import Key
 from colligate.lab.bench.question import Question, QuestionTask, draw_sample
 from colligate.lab.bench.suites import Dataset, Method, Suite
 from colligate.lab.bench.toml_files import suggest
@@ -55,11 +53,10 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class PlannedDataset:
-    """A data set and the questions that are asked; `corpus_bytes` is about its corpus unpacked."""
+    """A data set and the questions that are asked."""
 
     dataset: Dataset
     questions: tuple[Question, ...]
-    corpus_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,9 +106,8 @@ def plan(
     planned = []
     for dataset in chosen:
         file = require_path(data, dataset.file)
-        corpus_bytes = 0
         if dataset.over != "candidates" and dataset.corpus is not None:
-            corpus_bytes = _size(require_path(data, dataset.corpus))
+            require_path(data, dataset.corpus)
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
         wanted = dataset.where.items()
@@ -122,7 +118,7 @@ def plan(
             why = f"none with {where}" if where else ""
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _require_documents(dataset, sample, entries)
-        planned.append(PlannedDataset(dataset, sample, corpus_bytes))
+        planned.append(PlannedDataset(dataset, sample))
     return Plan(suite, tuple(planned), tuple(entries))
 
 
@@ -133,12 +129,6 @@ def require_path(data: Path, file: str) -> Path:
         why, hint = "the suite needs it", "check --data, or choose other --datasets"
         raise MissingPath(f"there is no {path}", why, hint)
     return path
-
-
-def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    # A text is about three times as large as its gzip archive.
-    return sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files)
 
 
 def _require_documents(
@@ -223,89 +213,3 @@ def _find_kept(suite: Suite, method: Method, given: Mapping[str, str]) -> set[st
             why = f"{name}={own[name]} is what the row {method.name} measures"
             raise UsageError(f"--set {given[name]}", why, "leave that row or the setting out")
     return telling
-
-
-# The estimate: about how many model calls and tokens a run will take.
-
-_PASSAGE_TOKENS = 2_000  # of the passages of a search in one prompt
-_DOCUMENTS = 20  # of a corpus that a strategy looks at
-_INSTRUCTION_TOKENS = 600  # of a prompt, with its reply
-_MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
-_BYTES_A_TOKEN = 4
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The answers that are still missing, and about what their calls will take together.
-
-    `measured` are the strategies whose figures come from their rows; the others are rough.
-    """
-
-    answers: int
-    calls: float
-    tokens: float
-    measured: Collection[str] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimate for programs."""
-        return {
-            "answers": self.answers,
-            "calls": _round(self.calls),
-            "tokens": _round(self.tokens),
-            "measured": sorted(self.measured),
-        }
-
-    def __str__(self) -> str:
-        return (
-            f"{self.answers:,} answers to come: about {_round(self.calls):,} model calls and "
-            f"{_round(self.tokens):,} tokens"
-        )
-
-
-def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
-    """Estimate what the missing rows will take, from rows of the same strategy if there are any."""
-    answers, calls, tokens = 0, 0.0, 0.0
-    measured = set()
-    for planned in plan.datasets:
-        for entry in plan.entries:
-            cell = (planned.dataset.name, entry.method.name)
-            missing = [q for q in planned.questions if Key(cell[0], q.id, cell[1]) not in rows]
-            done = [row for row in rows.values() if (row.dataset, row.strategy) == cell]
-            answers += len(missing)
-            if done:
-                measured.add(entry.method.name)
-                calls += len(missing) * fmean(_usage(row, "calls") for row in done)
-                tokens += len(missing) * fmean(
-                    _usage(row, "input_tokens") + _usage(row, "output_tokens") for row in done
-                )
-            else:
-                rate, over = estimate_calls(entry.strategy), planned.dataset.over
-                for question in missing:
-                    documents = len(question.documents) if over != "corpus" else _DOCUMENTS
-                    each = rate.question + rate.document * documents
-                    calls += each
-                    tokens += each * _estimate_prompt(entry, planned, question)
-    return Estimate(answers, calls, tokens, measured)
-
-
-def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
-    needs, over = entry.strategy.needs, planned.dataset.over
-    shown: float = _MOST_TOKENS
-    if not needs.reads:
-        shown = 0
-    elif needs.searches:
-        shown = _PASSAGE_TOKENS
-    elif over == "candidates":
-        shown = sum(estimate_tokens(document.text) for document in question.documents)
-    elif needs.whole and (over == "corpus" or not question.documents):
-        shown = planned.corpus_bytes / _BYTES_A_TOKEN
-    return (shown if needs.whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
-
-
-def _usage(row: Row, name: str) -> float:
-    return float(row.outcome.usage.get(name, 0))
-
-
-def _round(number: float) -> int:
-    """Round to two digits: it is an estimate."""
-    return int(float(f"{number:.1e}"))

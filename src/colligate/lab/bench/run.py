@@ -26,21 +26,13 @@ from colligate.errors import UsageError
 from colligate.lab.bench.corpus import INDEXES, CorpusResolver
 from colligate.lab.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.lab.bench.metrics.groups import Backends
-from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row, read_rows
+from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row
 from colligate.lab.bench.participants import (
     ModelNames,
     Participants,
     open_participants,
 )
-from colligate.lab.bench.plan import (
-    Estimate,
-    Plan,
-    SuiteEntry,
-    configure_entries,
-    estimate,
-    plan,
-    require_path,
-)
+from colligate.lab.bench.plan import Plan, SuiteEntry, configure_entries, plan, require_path
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.suites import Dataset, Suite
@@ -48,7 +40,7 @@ from colligate.lab.bench.tables import take_totals
 from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.lab.jobs.job import Job, utc_now
-from colligate.lab.jobs.spending import MANY_CALLS, Spending
+from colligate.lab.jobs.spending import Spending
 from colligate.library.sources import Sources
 
 RunJob = Job[Key, Row, Provenance]
@@ -106,13 +98,6 @@ def make_plan(request: BenchRequest) -> Plan:
     return plan(suite, request.data, entries=entries, datasets=of, limit=limit, seed=seed)
 
 
-def estimate_run(request: BenchRequest) -> Estimate:
-    """Estimate what the request would take; asks and writes nothing. Blocks."""
-    rows = read_rows(request.out) if (request.out / ROWS.name).is_file() else []
-    kept = {row.key: row for row in rows if not (request.retry_failed and row.error)}
-    return estimate(make_plan(request), kept)
-
-
 async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     """Ask and measure what has no row yet. Finished rows are kept, whatever happens.
 
@@ -150,7 +135,8 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
                 retry_failed=request.retry_failed,
             )
             await stack.enter_async_context(job.resume(record, request.arguments))
-            _announce(planned, job, len(bench.missing(job)), trace)
+            if kept := planned.answers - len(bench.missing(job)):
+                trace.emit(Noted(f"{kept:,} of {planned.answers:,} rows are there"))
             await bench.run(job)
             rows = {key: job.results[key] for key in planned.row_keys() if key in job.results}
             problems = await in_thread(take_totals, request.out, planned, job.results.values())
@@ -199,15 +185,6 @@ def _make_provenance(request: BenchRequest, who: Participants) -> Provenance:
         },
         versions=versions(),
     )
-
-
-def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
-    kept = {key: row for key, row in job.results.items() if not job.is_missing(key)}
-    expected = estimate(planned, kept)
-    if missing and expected.calls > MANY_CALLS:
-        trace.emit(Noted(str(expected)))
-    elif missing < planned.answers:
-        trace.emit(Noted(f"{planned.answers - missing:,} of {planned.answers:,} rows are there"))
 
 
 @dataclass(frozen=True)

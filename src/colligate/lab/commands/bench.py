@@ -123,9 +123,6 @@ class BenchOptions:
     ] = 1
     max_tokens_total: options.MaxTokensTotal = None
     timeout: options.ItemTimeout = None
-    dry_run: Annotated[
-        bool, option("Estimate the calls and tokens, and ask nothing.", LIMITS, "--dry-run")
-    ] = False
     as_json: options.AsJson = False
 
 
@@ -153,7 +150,7 @@ def bench_run_command(
     """
     from colligate.cli.progress import run_resumable
     from colligate.lab.bench.participants import ModelNames
-    from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
+    from colligate.lab.bench.run import BenchRequest, run_suite
     from colligate.lab.bench.tables import RunResults
 
     settings = models.engine(judge=bench.judge, chunker=bench.chunker).named
@@ -170,13 +167,6 @@ def bench_run_command(
         "arguments": arguments,
     }
     request = BenchRequest(**{**pick(bench, BenchRequest), **chosen})
-    if bench.dry_run:
-        expected = estimate_run(request)
-        if bench.as_json:
-            print_json(expected.to_json())
-        else:
-            print_result(str(expected))
-        return ANSWERED
     done = run_resumable(lambda see: run_suite(request, see), bench.out)
     if done is None:
         return INTERRUPTED

@@ -29,9 +29,6 @@ from colligate.models import (
 from colligate.models.base import WrappedModel
 from colligate.models.metering import Call, Meter, Prices, UsageReport
 
-MANY_CALLS = 300
-"""A job that expects more model calls than this reports it before the first one."""
-
 
 class Spending:
     """The tokens of all runs together, in and out; `limit` None means no limit."""

@@ -19,7 +19,7 @@ from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
-from colligate.core.strategy import Calls, Needs, Strategy
+from colligate.core.strategy import Needs, Strategy
 from colligate.core.units import rank_documents
 from colligate.documents import Hit
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
@@ -99,7 +99,6 @@ class Auto:
 
     name: ClassVar[str] = "auto"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
-    calls: ClassVar[Calls] = Calls(3)
 
     effort: Effort = "normal"
     pool: int = 50

@@ -27,7 +27,7 @@ from colligate.core.events import Event
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.run import Run, Shown, show_ranked
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Span
 from colligate.documents.locating import normalise
 from colligate.documents.quantities import DATE, Unit, read_quantities
@@ -88,7 +88,6 @@ class Decompose:
 
     name: ClassVar[str] = "decompose"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
-    calls: ClassVar[Calls] = Calls(5)
 
     steps: int = 5  # as many as DualRAG's rounds
     pool: int = 50

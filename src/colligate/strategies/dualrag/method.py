@@ -29,7 +29,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import Reasoning, parse_sentence
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import join_rankings
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.locating import locate
@@ -102,7 +102,6 @@ class DualRAG:
 
     name: ClassVar[str] = "dualrag"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
-    calls: ClassVar[Calls] = Calls(10)
     PAPER: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"mode": "dense", "summaries": "free", "reader_tokens": "0"}
     )

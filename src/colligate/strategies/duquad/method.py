@@ -28,7 +28,7 @@ from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import NumberedDocument
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import compress
@@ -85,7 +85,6 @@ class DuQUAD:
     needs: ClassVar[Needs] = Needs(
         optional=frozenset({Capability.LIKELIHOOD, Capability.ATTENTION})
     )
-    calls: ClassVar[Calls] = Calls(4.1)  # Table 8
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "pool": "20"}
 
     local_documents: int = 6  # m; Figure 5

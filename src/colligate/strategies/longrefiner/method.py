@@ -27,7 +27,7 @@ from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Kind, Span
 from colligate.documents.sentences import MOST_WORDS
@@ -79,7 +79,6 @@ class LongRefiner:
 
     name: ClassVar[str] = "longrefiner"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
-    calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {
         "structuring": "model",
         "mode": "dense",

@@ -23,7 +23,7 @@ from colligate.core.events import Event, Noted, Progressed, Trace, name_first, p
 from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import join_rankings, list_best
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -68,7 +68,6 @@ class PerDocument:
 
     name: ClassVar[str] = "per-document"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(2, document=1)
 
     documents: int | None = None
     k: int = 6

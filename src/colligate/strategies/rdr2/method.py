@@ -25,7 +25,7 @@ from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Hit, Span
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
@@ -76,7 +76,6 @@ class RDR2:
 
     name: ClassVar[str] = "rdr2"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(10)
     # The paper's corpus is cut into passages of 100 words: --chunker words:100.
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "pool": "5", "skipped": "wikipedia"}
 

@@ -33,7 +33,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import list_best
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, UsageError
@@ -180,7 +180,6 @@ class SPDRAG:
 
     name: ClassVar[str] = "spd-rag"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(2, document=3)
 
     # Its chunks are a setting of library and bench: chunker=tokens:1000/250. Its free text is the
     # plain reader's.
@@ -244,7 +243,7 @@ class SPDRAG:
 
     async def _check_calls(self, documents: int, run: Run) -> None:
         """Raise `UsageError` if a run takes too many calls and nobody consents."""
-        about = int(self.calls.question + self.calls.document * documents)
+        about = 2 + documents * 3  # plan and synthesis; an agent searches twice
         most = 2 + documents * (self.searches + 1)
         estimate = f"about {about:,}, at most {most:,} model calls"
         reading = f"an agent for each of {pluralize(documents, 'document')}"
