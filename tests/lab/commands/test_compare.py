@@ -54,9 +54,7 @@ def test_a_report_is_written_of_a_run(colligate: Any, out: Path) -> None:
     done = colligate.here("bench", "report", out)
 
     assert done.returncode == 0, done.stderr
-    files = [Path(line) for line in done.stdout.splitlines()]
-    assert {file.suffix for file in files} == {".html", ".md"}
-    assert "Towers" in files[0].read_text("utf-8")
+    assert "Towers" in Path(done.stdout.strip()).read_text("utf-8")
 
 
 def test_the_suites_are_listed(colligate: Any) -> None:

@@ -1,6 +1,6 @@
 """The report's figures: which numbers each of them shows, by the suite's `[[pictures]]`.
 
-matplotlib, which comes with the extra `bench`, draws them as SVG elements; without it every drawing
+matplotlib, which comes with the extra `bench`, draws them as SVG files; without it every drawing
 is "". The same numbers always give the same drawing.
 """
 
@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from html import escape
 from importlib.util import find_spec
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -33,15 +32,12 @@ from colligate.lab.bench.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ALWAYS: tuple[PictureKind, ...] = ("by-gold-position", "recall-at-k", "pareto")
-"""The pictures that a report has wherever the run has their numbers."""
-
 _INTERVALS = "Whiskers are 95 % intervals, by bootstrap over the questions."
 
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure of the report. `key` is its name in the page, `numbers` has the same as a table.
+    """A figure of the report. `key` names its file, `numbers` has the same as a table.
 
     `svg` is empty where there is nothing to draw with; where there is nothing to draw, there are
     no numbers either, and the note says why.
@@ -55,15 +51,12 @@ class ReportFigure:
 
 
 def make_figures(results: RunResults) -> tuple[ReportFigure, ...]:
-    """Return the suite's pictures in its order, then those that this run has the numbers for."""
-    asked = results.suite.pictures
-    more = [Picture(kind) for kind in ALWAYS if all(each.kind != kind for each in asked)]
+    """Return the suite's pictures, in its order."""
     figures = []
-    for picture in (*asked, *more):
+    for picture in results.suite.pictures:
         figure = _MAKERS[picture.kind](results, picture)
-        if picture in asked or figure.numbers:
-            named = filter(None, (picture.kind, picture.dataset, picture.metric))
-            figures.append(replace(figure, key=re.sub(r"\W+", "-", "-".join(named))))
+        named = filter(None, (picture.kind, picture.dataset, picture.metric))
+        figures.append(replace(figure, key=re.sub(r"\W+", "-", "-".join(named))))
     return tuple(figures)
 
 
@@ -82,7 +75,7 @@ def _by_gold_position(results: RunResults, picture: Picture) -> ReportFigure:
         series += _make_series(results, method, at, scale)
     if len({point.x for each in series for point in each.points}) < 2:
         return ReportFigure(title, "No data set of this run has the gold document at two places.")
-    svg = draw_lines([Panel("", series)], _make_chart(title, "place of the gold document", scale))
+    svg = draw_lines([Panel("", series)], _make_chart("place of the gold document", scale))
     return ReportFigure(title, _INTERVALS, svg, _tabulate(series))
 
 
@@ -123,11 +116,11 @@ def _format_point(point: Point, places: int = 1) -> str:
     return f"{text} {format_interval(point.low, point.high, places)}"
 
 
-def _make_chart(title: str, x_label: str, scale: float, metric: str = "") -> Chart:
+def _make_chart(x_label: str, scale: float, metric: str = "") -> Chart:
     """Return the axes of values of a scale: 100 is that of percentages."""
     unit = "%" if scale == 100 else "mean"
     limits = (0.0, 100.0) if scale == 100 else None
-    return Chart(title, x_label, f"{metric}, {unit}" if metric else unit, limits)
+    return Chart(x_label, f"{metric}, {unit}" if metric else unit, limits)
 
 
 _AT_K = re.compile(r"(?P<stem>\w+)_at_(?P<k>\d+)")
@@ -149,7 +142,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> ReportFigure:
             panels.append(Panel(dataset, series))
     if not panels:
         return ReportFigure(title, "No strategy of this run searched, or this was not measured.")
-    chart = _make_chart(title, "documents looked at (k)", 100)
+    chart = _make_chart("documents looked at (k)", 100)
     svg = draw_lines(panels, replace(chart, logarithmic=True))
     note = "Of the documents that searches returned, in the order in which they were first found."
     named = [replace(s, label=f"{p.title}, {s.label}") for p in panels for s in p.series]
@@ -176,7 +169,7 @@ def _columns(results: RunResults, picture: Picture) -> ReportFigure:
         series += [Series(method.label, points, style)] if points else []
     groups = [column.label for column in shown]
     _, *body = _tabulate(series)
-    chart = replace(_make_chart(title, "", scale), groups=groups)
+    chart = replace(_make_chart("", scale), groups=groups)
     svg = draw_lines([Panel("", series)], chart)
     return ReportFigure(title, _INTERVALS, svg, [("", *groups), *body])
 
@@ -217,7 +210,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
         "answers."
     )
     least, most = min(places)[0], max(places)[0]
-    chart = _make_chart(title, "tokens a question, in and out", scale, metric)
+    chart = _make_chart("tokens a question, in and out", scale, metric)
     svg = draw_lines([Panel("", dots)], replace(chart, logarithmic=0 < 4 * least < most), front)
     return ReportFigure(title, note, svg, (head, *body))
 
@@ -269,7 +262,7 @@ def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigur
     )
     if len(counts) > 1:
         panels = [replace(p, title=f"{p.title}, {p.series[0].label}") for p in panels]
-    svg = draw_lines(panels, Chart(title, "position in the prompt", "z"))
+    svg = draw_lines(panels, Chart("position in the prompt", "z"))
     numbers = _tabulate([replace(p.series[0], label=p.title) for p in panels], 2)
     return ReportFigure(title, note, svg, numbers)
 
@@ -289,32 +282,6 @@ _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
     "attention-by-position": _attention_by_position,
     "columns": _columns,
 }
-
-
-def make_difference_figure(results: RunResults) -> ReportFigure | None:
-    """Return the figure of how far each strategy is from the best of each column."""
-    labels = {each.name: each.label for each in results.methods}
-    head = ("column", "best", "strategy", "difference", "low", "high", "p", "p, corrected", "", "n")
-    body = []
-    for column in results.table.columns:
-        gaps = [(labels[name], cell.gap) for name, cell in column.cells.items() if cell.gap]
-        if not gaps:
-            continue
-        best = labels[str(column.best)]
-        for label, gap in gaps:
-            ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
-            p = (f"{each:.3f}" for each in (gap.p, gap.corrected) if each is not None)
-            body.append((column.label, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
-    if not body:
-        return None
-    note = (
-        "For each column, over the questions that both were asked, with 95 % intervals of 10,000 "
-        "paired resamples. p is the larger of the bootstrap's and the "
-        "sign-flip test's, corrected for all pairs of the column's strategies (Holm). So an "
-        "interval of few questions may leave out zero and have none. Columns of fewer than six "
-        "questions are left out: no paired test can tell anything there."
-    )
-    return ReportFigure("Differences from the best", note, numbers=(head, *body))
 
 
 # Drawing: lines with intervals, in one chart or in several small ones
@@ -350,12 +317,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log.
+    """The axes of lines; `limits` are of the vertical axis, the other may be a log.
 
     With `groups` the other axis has these names, which the places of points count from 0.
     """
 
-    title: str
     x_label: str
     y_label: str
     limits: tuple[float, float | None] | None = None
@@ -374,7 +340,7 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a label may hold dollar signs
     "font.family": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 9,
-    "figure.facecolor": "none",
+    "figure.facecolor": "white",
     "axes.facecolor": "none",
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
@@ -436,7 +402,7 @@ def draw_lines(
             ax.set_ylabel(_clean(chart.y_label))
             if chart.limits is not None:  # None would end the choice of limits by the values
                 ax.set_ylim(*chart.limits)
-        return _save(canvas, chart.title, handles)
+        return _save(canvas, handles)
 
 
 def _keep_finite(series: Sequence[Series]) -> list[Series]:
@@ -482,8 +448,8 @@ def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
         yield canvas
 
 
-def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any]) -> str:
-    """Return the SVG element with its title and legend, without dates and the program's name."""
+def _save(canvas: Figure, handles: Mapping[tuple[str, int], Any]) -> str:
+    """Return the SVG file with its legend, without a date."""
     if len(handles) > 1:
         labels = [_clean(label) for label, _ in handles]
         below: Any = {"loc": "outside lower center", "ncols": 4}
@@ -491,14 +457,11 @@ def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any]) ->
         canvas.legend(list(handles.values()), labels, **where)
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    return svg.replace(">", f' role="img">\n <title>{escape(_clean(title, 200))}</title>', 1)
+    return buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
-def _clean(text: str, most: int = _LABEL) -> str:
+def _clean(text: str) -> str:
     """Return a text in one line that XML can hold, cut where it is long."""
     shown = "".join(letter if letter.isprintable() else " " for letter in text)
     shown = " ".join(shown.split())
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return shown if len(shown) <= _LABEL else f"{shown[: _LABEL - 1]}…"

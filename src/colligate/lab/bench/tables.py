@@ -192,11 +192,18 @@ class RunResults:
     @cached_property
     def verdicts(self) -> dict[str, Counter[Verdict]]:
         """How many answers of each verdict a strategy has."""
-        deciding = {dataset: self.deciding_metric(dataset) for dataset in self.datasets}
         found: dict[str, Counter[Verdict]] = {each.name: Counter() for each in self.methods}
         for row in self.rows:
-            found[row.strategy][classify(row, deciding[row.dataset])] += 1
+            found[row.strategy][self.classify(row)] += 1
         return found
+
+    def classify(self, row: Row) -> Verdict:
+        """Return the verdict on an answer by the metric that decides in its data set."""
+        return classify(row, self._deciding[row.dataset])
+
+    @cached_property
+    def _deciding(self) -> Mapping[str, str]:
+        return {dataset: self.deciding_metric(dataset) for dataset in self.datasets}
 
     @cached_property
     def table(self) -> ResultTable:

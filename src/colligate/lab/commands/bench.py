@@ -274,15 +274,16 @@ def bench_report_command(
     out: Annotated[
         Path | None,
         option(
-            "The page; default: report.html in DIR. Beside it: report.md.", OUTPUT, metavar="FILE"
+            "The report; default: report.md in DIR. Its figures are beside it.",
+            OUTPUT,
+            metavar="FILE",
         ),
     ] = None,
 ) -> int:
-    """Write a run's report: one HTML page with everything in it, and the same as Markdown."""
+    """Write a run's report: Markdown, with its figures as SVG files."""
     from colligate.lab.bench.report import write_report
 
-    for file in write_report(run, out):
-        print_result(str(file))
+    print_result(str(write_report(run, out)))
     return ANSWERED
 
 
