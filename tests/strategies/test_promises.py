@@ -17,11 +17,11 @@ from colligate.core.parameters import list_parameters, paper_settings, set_param
 from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError
-from colligate.lab.baselines import llmlingua2, recomp
+from colligate.lab.baselines import llmlingua2, recomp, self_rag
 from colligate.models.weights import pull
 from colligate.testing import FACT, Case, Given, list_ways, strategy_suite
 
-NEEDED = {"llmlingua2": ["classifier=x"], "recomp": ["encoder=x"]}
+NEEDED = {"llmlingua2": ["classifier=x"], "recomp": ["encoder=x"], "self-rag": ["reflection=x"]}
 SHORTENING = ["llmlingua2", "longllmlingua", "selective-context"]
 NAMES = [name for name in list_strategies() if name != "oracle"]  # the bench gives it passages
 
@@ -43,12 +43,22 @@ class Trained:
             for text in texts
         ]
 
+    async def run(self, work, *given):
+        return work(*given)
+
+    def wants_retrieval(self, question):
+        return 0.9
+
+    def continue_answer(self, question, passage, before, most):
+        return self_rag.ReflectedText(FACT)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def trained():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recomp, "get_dual_encoder", Trained)
         patch.setattr(llmlingua2, "get_token_classifier", Trained)
+        patch.setattr(self_rag, "get_reflective_model", Trained)
         yield
 
 

@@ -35,6 +35,7 @@ async def test_a_missing_capability_is_named(name, parameters, lacks, documents,
         ("meta-chunking", {"by": "reranker"}, UsageError, "reranker"),
         ("recomp", {}, WeightsUnavailable, "fangyuan/nq_extractive_compressor"),
         ("llmlingua2", {}, WeightsUnavailable, "microsoft/llmlingua-2-xlm-roberta-large"),
+        ("self-rag", {}, WeightsUnavailable, "selfrag/selfrag_llama2_7b"),
     ],
 )
 async def test_what_a_method_must_be_given_is_said(name, parameters, error, words, documents, ask):

@@ -13,7 +13,7 @@ from colligate.lab.baselines.asc import ASC
 from colligate.lab.baselines.main_rag import MAINRAG
 from colligate.lab.baselines.self_rag import ReflectedText, SelfRAG
 from colligate.lab.baselines.tree_of_agents import TreeOfAgents
-from colligate.models import Capability, LabelOdds
+from colligate.models import LabelOdds
 from support.films import (
     QUESTION,
     TEXTS,
@@ -21,7 +21,6 @@ from support.films import (
     given,
     is_reader,
     play,
-    read,
     shown,
 )
 from support.prompts import bodies, passages_in, task_of
@@ -148,167 +147,105 @@ async def test_main_rag_judges_the_others_where_one_document_fits_no_prompt(make
 # Self-RAG
 
 
-def reflecting(*, look=0.9, more=0.9, relevant=(), supported=()):
-    """Judgements: odds of relevance and support by words of the passage."""
-
-    def labels(messages, labels, forced):
-        text = messages[-1].content
-        first = 0.1
-        if len(labels) == 3:
-            first = 0.9 if any(word in text for word in supported) else 0.1
-        elif task_of(messages) == "self_rag.retrieve":
-            first = look
-        elif task_of(messages) == "self_rag.more":
-            first = more
-        elif len(labels) == 2:
-            first = 0.9 if any(word in text for word in relevant) else 0.1
-        rest = (1 - first) / (len(labels) - 1)
-        return LabelOdds({label: rest if i else first for i, label in enumerate(labels)}, 1.0)
-
-    return labels
+LINES = {"director": "Ada Mercer did.", "born": "In Lund.", "town": "In Sweden."}
+ASKED = "Lund, Ada Mercer, Silver Harbour?"
 
 
-def even(prefix, continuation):
-    return [-1.0, -1.0]
+class Reflective:
+    """Plays the trained model: `judge` gets the sentence and those before, and returns fields.
+
+    It continues with the sentence whose word the passage holds.
+    """
+
+    name = "trained"
+
+    def __init__(self, judge, look=0.9):
+        self.judge, self.look, self.asked = judge, look, []
+
+    async def run(self, work, *given):
+        return work(*given)
+
+    def wants_retrieval(self, question):
+        return self.look
+
+    def continue_answer(self, question, passage, before, most):
+        self.asked.append(passage)
+        sentence = next((line for word, line in LINES.items() if word in passage), "")
+        fields = {"likely": 0.5, "input_tokens": 100, "output_tokens": 10}
+        return ReflectedText(sentence, **{**fields, **self.judge(sentence, before)})
 
 
-def sentences(*lines):
-    """Continues with the sentence whose word the passage holds."""
+@pytest.fixture
+def reflect(make_run, sources, monkeypatch):
+    """Answers by Self-RAG with a model that judges so; returns answer, run, reader and model."""
 
-    def reply(call):
-        text = "".join(bodies(call.prompt))
-        return next((line for word, line in lines if word in text), "DONE")
+    async def answer(judge, question=ASKED, look=0.9, **parameters):
+        trained = Reflective(judge, look)
+        monkeypatch.setattr(self_rag, "get_reflective_model", lambda name: trained)
+        run, reader = make_run(sources, play(lambda call: "It is."))
+        strategy = SelfRAG(mode="sparse", reflection="trained", **parameters)
+        return await strategy.answer(question, run), run, reader, trained
 
-    return play(reply)
-
-
-LINES = (("director", "Ada Mercer did."), ("born", "In Lund."), ("town", "In Sweden."))
-
-
-async def test_self_rag_weighs_how_likely_its_sentence_is(make_run, sources):
-    def likelihood(prefix, continuation):
-        return [-0.1 if "Mercer did" in continuation else -5.0]
-
-    run, _ = make_run(sources, sentences(*LINES), likelihood=likelihood, labels=reflecting())
-    answer = await SelfRAG(mode="sparse").answer("Lund, Ada Mercer, Silver Harbour?", run)
-    assert shown(answer) == ["film"]
+    return answer
 
 
-def odds_of(sentence, labels, first, rest):
-    """Odds by whether the answer that is judged has this sentence, otherwise even ones."""
-
-    def judge(messages, names, forced):
-        shown = first if sentence in messages[-1].content.split("Answer:")[-1] else rest
-        odds = shown if len(names) == len(labels) else [1 / len(names)] * len(names)
-        return LabelOdds(dict(zip(names, odds, strict=True)), 1.0)
-
-    return judge
-
-
-SUPPORT, UTILITY = ("Fully", "Partially", "None"), ("1", "2", "3", "4", "5")
+def log_of(reader):
+    return reader.calls[-1].prompt.split("<log>")[1].split("</log>")[0].strip()
 
 
 @pytest.mark.parametrize(
-    ("labels", "better", "worse", "weights"),
+    ("field", "parameters"),
     [
-        # Partial support counts half: more than none, less than as much full support.
-        (SUPPORT, (0, 1, 0), (0, 0, 1), {}),
-        (SUPPORT, (0.6, 0, 0.4), (0, 1, 0), {}),
-        (SUPPORT, (0, 1, 0), (0.4, 0, 0.6), {}),
-        # The more useful the better, by the expected rating.
-        (UTILITY, (0, 0, 0, 0, 1), (1, 0, 0, 0, 0), {}),
-        (UTILITY, (0, 0, 0, 1, 0), (0, 0, 1, 0, 0), {}),
-        (UTILITY, (1, 0, 0, 0, 0), (0, 0, 0, 0, 1), {"utility": -1.0}),
+        ("likely", {}),
+        ("relevant", {}),
+        ("supported", {}),
+        ("useful", {}),
+        ("useful", {"utility": -1.0}),
     ],
 )
-async def test_self_rag_weighs_support_and_utility(
-    make_run, sources, labels, better, worse, weights
-):
-    judge = odds_of("In Sweden.", labels, better, worse)
-    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=judge)
-    strategy = SelfRAG(mode="sparse", **weights)
-    answer = await strategy.answer("Ada Mercer, Silver Harbour, Lund?", run)
-    assert shown(answer) == ["lund"]
-    judge = odds_of("In Sweden.", labels, worse, better)
-    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=judge)
-    assert shown(await strategy.answer("Ada Mercer, Silver Harbour, Lund?", run)) != ["lund"]
+async def test_self_rag_weighs_the_judgements_of_the_model(reflect, field, parameters):
+    def judge(sentence, before):
+        return {field: 0.9 if sentence == "In Sweden." else 0.1}
+
+    answer, *_ = await reflect(judge, **parameters)
+    assert (shown(answer) == ["lund"]) == (not parameters)
 
 
-@pytest.mark.parametrize(("more", "bonus", "sentences_"), [(0.1, 0.0, 1), (0.1, 0.2, 3)])
-async def test_self_rag_goes_on_while_more_must_be_looked_up(
-    make_run, sources, more, bonus, sentences_
-):
+@pytest.mark.parametrize(("bonus", "sentences"), [(0.0, 1), (0.2, 3)])
+async def test_self_rag_goes_on_while_more_must_be_looked_up(reflect, bonus, sentences):
     """RDR2's "*" adds .2 to the odds within the generation, so the answer gets longer."""
-    labels = reflecting(more=more)
-    run, model = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
-    strategy = SelfRAG(mode="sparse", depth=3, bonus=bonus)
-    await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)
-    log = model.calls[-1].prompt.split("<log>")[1]
-    assert sum(line in log for _, line in LINES) == sentences_
+    _, _, reader, _ = await reflect(lambda *_: {"more": 0.1}, depth=3, bonus=bonus)
+    assert sum(line in log_of(reader) for line in LINES.values()) == sentences
 
 
-async def test_self_rag_multiplies_the_scores_of_segments(make_run, sources):
+async def test_self_rag_multiplies_the_scores_of_segments(reflect):
     """A beam of two even segments beats one of a great and a poor segment with a larger sum."""
     first = {"Ada Mercer did.": 0.95, "In Lund.": 0.6}  # likelihoods of the first sentence
     second = {"Ada Mercer did.": 0.2, "In Lund.": 0.5}  # and of any sentence after it
 
-    def likelihood(prefix, continuation):
-        said = prefix.split("Answer:")[1].strip()
-        table = second if said else first
-        return [math.log(table.get(said or continuation.strip(), 0.01))]
+    def judge(sentence, before):
+        table = second if before else first
+        return {"likely": table.get(before or sentence, 0.01), "more": 0.9}
 
-    def labels(messages, names, forced):
-        yes = {"Yes": float(task_of(messages) == "self_rag.more")}
-        return LabelOdds({name: yes.get(name, 0.0) for name in names}, 1.0)
-
-    run, model = make_run(sources, sentences(*LINES), likelihood=likelihood, labels=labels)
-    await SelfRAG(mode="sparse", depth=2).answer("Lund, Ada Mercer, Silver Harbour?", run)
-    log = model.calls[-1].prompt.split("<log>")[1].split("</log>")[0].strip()
-    assert log.startswith("In Lund. ")
+    _, _, reader, _ = await reflect(judge, depth=2)
+    assert log_of(reader).startswith("In Lund. ")
 
 
-async def test_self_rag_may_answer_from_memory_and_says_so(make_run, sources):
-    adaptive = {"always_retrieve": False, "mode": "sparse"}
-    labels = reflecting(look=0.1)
-    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
-    answer = await SelfRAG(**adaptive).answer("Ada Mercer?", run)
+async def test_self_rag_may_answer_from_memory_and_says_so(reflect):
+    given = {"question": "Ada Mercer?", "look": 0.1, "always_retrieve": False}
+    answer, run, *_ = await reflect(lambda *_: {}, **given)
     assert not answer.citations
     assert any("memory" in warning for warning in run.warnings)
-    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
-    answer = await SelfRAG(**adaptive, bonus=0.2).answer("Ada Mercer?", run)
+    answer, *_ = await reflect(lambda *_: {}, **given, bonus=0.2)
     assert answer.evidence
 
 
-async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sources, monkeypatch):
-    asked = []
-
-    class Trained:
-        def __init__(self, name):
-            self.name = name
-
-        async def run(self, work, *given):
-            return work(*given)
-
-        def wants_retrieval(self, question):
-            return 0.9
-
-        def continue_answer(self, question, passage, before, most):
-            asked.append(passage)
-            good = 0.9 if "town" in passage else 0.1
-            return ReflectedText("In Sweden.", 0.5, good, good, 0.0, 0.0, 100, 10)
-
-    monkeypatch.setattr(self_rag, "get_reflective_model", Trained)
-    run, model = make_run(sources, read)
-    strategy = SelfRAG(mode="sparse", reflection="trained", always_retrieve=False)
-    question = "Lund, Ada Mercer, Silver Harbour?"
-    answer = await strategy.answer(question, run)
-    assert shown(answer) == ["lund"]
-    assert len(model.calls) == 1  # the reader alone
-    assert strategy.needs.required == {Capability.CHAT}
-    assert Capability.LABELS in SelfRAG().needs.required
-    assert all("\n" in passage for passage in asked)  # with their titles
+async def test_self_rag_asks_the_trained_model_and_then_the_reader_alone(reflect):
+    _, run, reader, trained = await reflect(lambda *_: {}, always_retrieve=False)
+    assert len(reader.calls) == 1
+    assert all("\n" in passage for passage in trained.asked)  # with their titles
     assert not run.warnings
-    spent = estimate_tokens(question) + 110 * len(asked)
+    spent = estimate_tokens(ASKED) + 110 * len(trained.asked)
     assert run.meter.report().scoring_tokens == spent, "the decision to look up counts as well"
 
 
