@@ -224,20 +224,17 @@ def train_fit_command(
 
     The same command resumes a training that was stopped, from its last checkpoint; Ctrl-C saves
     the current step first. --out then has the adapter, the record fit.json, and the curve as JSON
-    lines. Several GPUs: accelerate launch (docs/training.md).
+    lines. One GPU is used, or the processor.
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
     from colligate.cli.progress import watch_run
     from colligate.lab.training.fitting import fit
-    from colligate.lab.training.trainer import is_first
 
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
         fitted = fit(recipe, data, base, out, parameters or (), watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
-    if not is_first():
-        return status
     if as_json:
         print_json(fitted.to_json())
     else:
@@ -294,7 +291,7 @@ def train_head_command(
 @command(app, "recipes")
 def train_recipes_command(as_json: options.AsJson = False) -> int:
     """List the recipes: what is trained, on which tasks, and how."""
-    from colligate.lab.training.recipes import list_launch_files, list_recipes, read_recipe
+    from colligate.lab.training.recipes import list_recipes, read_recipe
 
     recipes = [read_recipe(name) for name in list_recipes()]
     if as_json:
@@ -302,9 +299,6 @@ def train_recipes_command(as_json: options.AsJson = False) -> int:
         return ANSWERED
     rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
     print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
-    note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
-    for file in list_launch_files().values():
-        note(f"FILE may be {file}")
     return ANSWERED
 
 

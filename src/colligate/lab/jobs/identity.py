@@ -288,7 +288,7 @@ def _texts_digest(source: str) -> str:
 _PACKAGES = (
     *("colligate", "numpy", "onnxruntime", "tokenizers", "py_rust_stemmers"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
-    *("accelerate", "datasets", "deepspeed", "flash-attn", "trl"),
+    *("accelerate", "datasets", "flash-attn", "trl"),
     *("ir-measures", "rouge-score", "rouge"),
 )
 _SECONDS = 10  # for a program that describes the machine

@@ -10,10 +10,9 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,7 +28,6 @@ from colligate.lab.training.adapter_gguf import write_adapter_gguf
 from colligate.lab.training.recipes import (
     Recipe,
     apply_settings,
-    list_launch_files,
     locate_base,
     read_recipe,
 )
@@ -40,11 +38,8 @@ from colligate.lab.training.trainer import (
     Encodings,
     TrainingInputs,
     TrainingObserver,
-    count_gpus,
-    count_processes,
     explain_failures,
     find_checkpoint,
-    is_first,
     open_trainer,
     plan_computation,
     read_curve,
@@ -98,8 +93,7 @@ def fit(
     """Train on the samples in the folder `data`; an unfinished training in `out` is resumed.
 
     `base` is a model's name, `hf:NAME-OR-PATH`. `settings` are `NAME=VALUE` and replace numbers of
-    the recipe. Blocks, and must be called in the main thread: Ctrl-C then saves and stops. With
-    several processes all of them call it, and the first one reports.
+    the recipe. Blocks, and must be called in the main thread: Ctrl-C then saves and stops.
 
     Raises:
         UsageError: recipe, settings, data or base are wrong, or `out` holds another training.
@@ -108,14 +102,14 @@ def fit(
         ColligateError: training fails.
     """
     recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
-    inputs = _prepare(recipe, data, base, on_event if is_first() else lambda event: None)
+    inputs = _prepare(recipe, data, base, on_event)
     arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
     make_folder(out)
     foreign = [name for name in ("config.json", _PEFT_FILES[0]) if (out / name).exists()]
     if foreign and not (out / RECORD).exists():
         why = f"it has a {foreign[0]} and no record of a training"
         raise UsageError(f"{out} holds another model", why, "name another --out")
-    with lock_folder(out) if is_first() else nullcontext():
+    with lock_folder(out):
         record = _open_record(inputs, out)
         if record.finished:
             inputs.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
@@ -128,33 +122,27 @@ def _train(
     inputs: TrainingInputs, out: Path, record: FitRecord, arguments: Mapping[str, Any]
 ) -> None:
     """Run one session of a training, until its end or until it is stopped."""
-    resume = find_checkpoint(out / CHECKPOINTS, inputs.emit) if is_first() else None
+    resume = find_checkpoint(out / CHECKPOINTS, inputs.emit)
     if resume is not None:
         inputs.emit(Noted(f"resuming from step {step_of(resume):,}"))
     session = asdict(Invocation.start(arguments))
     record.sessions.append({**session, "from_step": step_of(resume) if resume else 0})
     with explain_failures():
         trainer = open_trainer(inputs, out / CHECKPOINTS)
-        trainer.accelerator.wait_for_everyone()
-        if not is_first():
-            resume = find_checkpoint(out / CHECKPOINTS, inputs.emit)
         count = transformers.trainer_pt_utils.get_model_param_count
         trained = count(trainer.model, trainable_only=True)
         record.parameters = {"trained": trained, "all": count(trainer.model)}
-        if is_first():
-            _FIT.write(out, record)
+        _FIT.write(out, record)
         trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
         state = run_trainer(trainer, resume, out, inputs.emit)
     record.step, record.steps = state.global_step, state.max_steps
     record.finished = record.step >= record.steps
-    if is_first():
-        record.sessions[-1]["ended"] = utc_now()
-        if record.finished:
-            _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
-            if inputs.recipe.method == "lora":
-                _write_gguf(out, trainer.model.config.get_text_config(), inputs.emit)
-        _FIT.write(out, record)
-    trainer.accelerator.wait_for_everyone()
+    record.sessions[-1]["ended"] = utc_now()
+    if record.finished:
+        _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
+        if inputs.recipe.method == "lora":
+            _write_gguf(out, trainer.model.config.get_text_config(), inputs.emit)
+    _FIT.write(out, record)
 
 
 def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) -> Any:
@@ -169,7 +157,7 @@ def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) ->
             return state
     with catch_signals(lambda: emit(_STOPPING)) as stop:
         trainer.remove_callback(transformers.PrinterCallback)
-        trainer.add_callback(TrainingObserver(trainer.accelerator, out / CURVE, stop, emit))
+        trainer.add_callback(TrainingObserver(out / CURVE, stop, emit))
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     return trainer.state
 
@@ -177,7 +165,6 @@ def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) ->
 _STOPPING = Noted(
     "stopping after this step, which is saved; a second Ctrl-C stops at once", warning=True
 )
-_ECHO_SECONDS = 2.0
 
 
 @contextmanager
@@ -187,16 +174,10 @@ def catch_signals(on_first: Callable[[], None]) -> Iterator[threading.Event]:
     The second signal ends the process. Outside the main thread signals are not changed.
     """
     stop = threading.Event()
-    first = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
         if stop.is_set():
-            # A launcher passes on the signal that the terminal has sent to its processes already.
-            if count_processes() > 1 and time.monotonic() - first < _ECHO_SECONDS:
-                return
             raise KeyboardInterrupt
-        first = time.monotonic()
         stop.set()
         on_first()
 
@@ -235,8 +216,8 @@ def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
 _PEFT_FILES = ("adapter_config.json", "adapter_model.safetensors")
 # The files of a checkpoint that are not the model's.
 _OF_TRAINING = (
-    *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
-    *("training_args.bin", "README.md", "zero_to_fp32.py", f"{MARK}*"),
+    *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json"),
+    *("training_args.bin", "README.md", f"{MARK}*"),
 )
 
 
@@ -285,7 +266,7 @@ def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingI
         emit(Noted(text, warning=True))
         cutoff = window
     train, held_out = _encode(recipe, data, encoder, cutoff, emit)
-    computation = plan_computation(recipe, count_processes())
+    computation = plan_computation(recipe)
     passes = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} passes"
     method = f"LoRA of rank {recipe.rank}" if recipe.method == "lora" else "all parameters"
     text = (
@@ -293,12 +274,6 @@ def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingI
         f"{recipe.global_batch} samples a step, {computation.precision}, {computation.attention}"
     )
     emit(Noted(text))
-    if (gpus := count_gpus()) > 1 and count_processes() == 1:
-        launch = f"accelerate launch --num_processes {gpus} --config_file"
-        text = (
-            f"one of {gpus} GPUs is used; to use all: {launch} {list_launch_files()['multi-gpu']}"
-        )
-        emit(Noted(f"{text} -m colligate train fit ...", warning=True))
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
     digests = {file.name: hash_file(file) for file in files}
     return TrainingInputs(
@@ -372,7 +347,7 @@ _FIT = RecordFile(RECORD, FitRecord, "a training", "colligate train fit --out")
 
 
 def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
-    """Return the record of the folder, or a new one. The first process decides whether it fits."""
+    """Return the record of the folder, or a new one."""
     settings = inputs.recipe.settings
     made_with = {
         "recipe": inputs.recipe.name,
@@ -380,14 +355,12 @@ def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
         # Weights that have a digest may move to another place.
         "base": weights_digest(inputs.base) or inputs.base,
         "data": dict(inputs.digests),
-        "processes": count_processes(),
         **asdict(inputs.computation),
     }
     record = FitRecord(made_with, inputs.base, inputs.recipe.text)
     if (out / RECORD).exists():
         record = _FIT.read(out)
-        if is_first():
-            check_same(record.made_with, made_with, out)
+        check_same(record.made_with, made_with, out)
     train, held_out = inputs.train, inputs.held_out
     record.samples = {TRAIN: len(train.fitting), HELD_OUT: len(held_out.fitting)}
     record.left_out = {TRAIN: len(train.too_long), HELD_OUT: len(held_out.too_long)}

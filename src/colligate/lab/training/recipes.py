@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -93,12 +92,6 @@ def read_recipe(name: str | Path) -> Recipe:
 def list_recipes() -> tuple[str, ...]:
     """Return the names of the recipes that come with colligate."""
     return _RECIPES.names()
-
-
-def list_launch_files() -> dict[str, Path]:
-    """Return the files for `accelerate launch --config_file` that come with colligate, by name."""
-    folder = Path(str(resources.files(__package__).joinpath("distributed")))
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def parse_recipe(text: str, name: str, file: str) -> Recipe:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 import threading
@@ -40,7 +39,6 @@ from colligate.models.hf.loading import (
     cpu_has_bfloat16,
     import_transformers,
     load_model,
-    load_pretrained,
 )
 from colligate.models.prompts import Prompts
 
@@ -89,9 +87,7 @@ class ReplyTrainer(SFTTrainer):  # type: ignore[misc]
         # much as one of three hundred, unlike in the loss that is trained.
         self._nats, self._tokens = 0.0, 0
         found = super().evaluation_loop(*args, **kwargs)
-        own = torch.tensor([self._nats, float(self._tokens)], device=self.args.device)
-        nats, tokens = self.accelerator.gather(own).view(-1, 2).sum(dim=0).tolist()
-        found.metrics["eval_loss"] = nats / tokens
+        found.metrics["eval_loss"] = self._nats / self._tokens
         return found
 
 
@@ -160,26 +156,19 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         save_steps=recipe.save_every,
         seed=recipe.seed,
         data_seed=recipe.seed,
-        ddp_find_unused_parameters=False,
         **COMMON,
     )
     if arguments.n_gpu > 1:
-        # One process uses one GPU, not torch's DataParallel; accelerate starts one for each GPU.
+        # Torch's DataParallel would make other batches.
         arguments._n_gpu = 1
     return arguments
 
 
 def _load_base(inputs: TrainingInputs) -> Any:
     recipe, computation, source = inputs.recipe, inputs.computation, inputs.source
-    sharded = is_sharded()
-    # Parameters that are trained need 32 bits for small steps, frozen ones do not. A framework
-    # that shares parameters out needs all of them alike.
-    dtype = computation.precision if recipe.method == "lora" and not sharded else "float32"
-    if sharded:
-        kind = transformers.AutoModelForCausalLM
-        model = load_pretrained(kind, source, dtype=getattr(torch, dtype))
-    else:
-        model = load_model(source, device="cpu", dtype=dtype)
+    # Parameters that are trained need 32 bits for small steps, frozen ones do not.
+    dtype = computation.precision if recipe.method == "lora" else "float32"
+    model = load_model(source, device="cpu", dtype=dtype)
     if source.gguf_file:
         # Its numbers are plain ones by now; otherwise peft takes it for a quantised model.
         model.hf_quantizer.remove_quantization_config(model)
@@ -212,17 +201,17 @@ def _training_error(error: Exception) -> ColligateError:
 
 @dataclass(frozen=True)
 class Computation:
-    """How a recipe is computed here; `accumulation` batches of a device make one step."""
+    """How a recipe is computed here; `accumulation` batches make one step."""
 
     precision: str  # "bfloat16" or "float32"
     attention: str
     accumulation: int
 
 
-def plan_computation(recipe: Recipe, processes: int) -> Computation:
-    """Return how a recipe is computed by so many processes like this one.
+def plan_computation(recipe: Recipe) -> Computation:
+    """Return how a recipe is computed.
 
-    UsageError if the global batch cannot be shared among them, or the GPU lacks the precision.
+    UsageError if batches do not make a global one, or the GPU lacks the precision.
     """
     cuda = torch.cuda.is_available()
     has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch)
@@ -232,40 +221,14 @@ def plan_computation(recipe: Recipe, processes: int) -> Computation:
     if precision == "bfloat16" and cuda and not has_bfloat16:
         raise UsageError("precision: bfloat16", "this GPU does not compute in it", "take float32")
     flash = cuda and precision == "bfloat16" and transformers.utils.is_flash_attn_2_available()
-    accumulation, rest = divmod(recipe.global_batch, recipe.device_batch * processes)
+    accumulation, rest = divmod(recipe.global_batch, recipe.device_batch)
     if rest:
         raise UsageError(
             f"global_batch: {recipe.global_batch} samples cannot be shared evenly",
-            f"there are {processes} processes that take {recipe.device_batch} at a time",
-            "change --set global_batch, --set device_batch, or the number of processes",
+            f"{recipe.device_batch} are taken at a time",
+            "change --set global_batch or --set device_batch",
         )
     return Computation(precision, "flash_attention_2" if flash else "sdpa", accumulation)
-
-
-# The processes of a training. `accelerate launch --config_file FILE -m colligate train fit ...`
-# starts one for each GPU (`recipes.list_launch_files`) and describes them in the environment.
-
-
-def is_first() -> bool:
-    """Return whether this process is the one that writes and reports."""
-    return int(os.environ.get("RANK", 0)) == 0
-
-
-def count_gpus() -> int:
-    """Return how many GPUs this machine has."""
-    found: int = torch.cuda.device_count()
-    return found
-
-
-def count_processes() -> int:
-    """Return how many processes train together."""
-    return int(os.environ.get("WORLD_SIZE", 1))
-
-
-def is_sharded() -> bool:
-    """Return whether FSDP or DeepSpeed shares the model out among the processes."""
-    sharding = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    return any(os.environ.get(name, "").lower() == "true" for name in sharding)
 
 
 # Samples as tokens. The prompt's are those that `hf:` models get at inference, by the same code.
@@ -379,22 +342,16 @@ class TrainingInputs:
 
 
 class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Writes the curve, reports progress, seals checkpoints, and stops a training when asked.
+    """Writes the curve, reports progress, seals checkpoints, and stops a training when asked."""
 
-    The first process writes and reports; `emit` of the others must do nothing.
-    """
-
-    def __init__(
-        self, accelerator: Any, curve: Path, stop: threading.Event, emit: Listener
-    ) -> None:
-        self._accelerator, self._curve, self._stop, self._emit = accelerator, curve, stop, emit
+    def __init__(self, curve: Path, stop: threading.Event, emit: Listener) -> None:
+        self._curve, self._stop, self._emit = curve, stop, emit
         self._seconds_before = self._began = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         # A checkpoint has the log up to its step: what was measured after it is measured again.
         points = [_to_point(entry) for entry in state.log_history if _has_loss(entry)]
-        if state.is_world_process_zero:
-            write_whole(self._curve, map(json_line, points))
+        write_whole(self._curve, map(json_line, points))
         self._seconds_before = points[-1]["seconds"] if points else 0.0
         self._began = time.perf_counter()
 
@@ -408,24 +365,18 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
                 hint = "take a smaller --set learning_rate, or --set precision=float32"
                 raise ColligateError(what, str(loss), hint)
         entry["seconds"] = round(self._seconds_before + time.perf_counter() - self._began, 2)
-        if state.is_world_process_zero:
-            with self._curve.open("a", encoding="utf-8") as out:
-                out.write(json_line(_to_point(entry)))
+        with self._curve.open("a", encoding="utf-8") as out:
+            out.write(json_line(_to_point(entry)))
         self._report(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._stop.is_set():
-            self._accelerator.set_trigger()
-        # Every process must ask: the trigger of one of them stops all.
-        if self._accelerator.check_trigger() or state.global_step >= state.max_steps:
+        if self._stop.is_set() or state.global_step >= state.max_steps:
             control.should_training_stop = control.should_save = control.should_log = True
         if not control.should_log:
             self._report(state)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._accelerator.wait_for_everyone()
-        if state.is_world_process_zero:
-            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     def _report(self, state: Any) -> None:
         found = []

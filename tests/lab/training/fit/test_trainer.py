@@ -184,8 +184,8 @@ def test_every_token_counts_alike_however_samples_are_put_together(
 @pytest.mark.parametrize("name", ["loss", "eval_loss"])
 def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path, name: str) -> None:
     entry = {name: float("nan"), "step": 4, "epoch": 0.4, "num_input_tokens_seen": 400}
-    state = SimpleNamespace(log_history=[entry], is_world_process_zero=True, global_step=4)
-    observer = TrainingObserver(None, tmp_path / "curve.jsonl", threading.Event(), print)
+    state = SimpleNamespace(log_history=[entry], global_step=4)
+    observer = TrainingObserver(tmp_path / "curve.jsonl", threading.Event(), print)
     with pytest.raises(ColligateError, match="the loss of step 4 is not a number: nan"):
         observer.on_log(None, state, None)
 
