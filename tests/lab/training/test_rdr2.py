@@ -165,10 +165,10 @@ def test_what_cannot_be_used_is_left_out_by_reason(
     card = curate(data, ScriptedModel(lambda _: reply))
 
     if reason is not None:
-        assert card.discarded == {reason: card.counts["subtrees shown"]}
+        assert list(card.discarded) == [reason]
         assert every_sample(data / "out") == []
     else:
-        assert 0 < card.discarded["every action breaks a rule"] < card.counts["subtrees shown"]
+        assert card.discarded["every action breaks a rule"] > 0
     assert card.items == {"asked": 3, "done": 3, "failed": 0}
 
 
@@ -178,12 +178,10 @@ def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> Non
         block = next((id_ for text, id_ in here.items() if "In 2003" in text), None)
         return f"[ANSWER] {block}, 2, 77\nWell." if block else REFUSAL
 
-    card = curate(data, ScriptedModel(say))
+    curate(data, ScriptedModel(say))
 
     [sample] = {s.target: s for s in every_sample(data / "out") if s.target != REFUSAL}.values()
     assert sample.target == "[ANSWER] 3: In 2003 the park opened"
-    assert card.counts["actions left out: no such node is shown"] > 0
-    assert card.counts["lines of replies that are no actions"] > 0
 
 
 # Text that would be more than text

@@ -109,8 +109,6 @@ CARD = Card(
     samples={"router": {"train": 1234, "held_out": 5}},
     classes={"router": {"answer": {"train": 1200, "held_out": 5}}},
     discarded={"every action breaks a rule": 3},
-    counts={"subtrees shown": 1242},
-    filters=("Actions are held to the rules.",),
     sources={"questions": "data/questions.jsonl"},
     made_with={"models": {"teacher": {"name": "a|b", "said": {}}}, "prompts": {"x.py": "0" * 64}},
     split={"held out": 0.1, "seed": 0},
@@ -131,7 +129,6 @@ def test_people_read_what_there_is_and_what_was_left_out(tmp_path: Path) -> None
         "**Unfinished**",
         "| router | answer | 1,200 | 5 |",
         "| every action breaks a rule | 3 |",
-        "- Actions are held to the rules.",
         "0.2500 US dollars",
         "| models: teacher: name | a\\|b |",  # a bar ends no cell
         '{"out": "\'rm\'"}`',  # nor a backtick the code

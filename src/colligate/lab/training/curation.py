@@ -218,12 +218,10 @@ class CurationContext:
         self,
         items: Mapping[str, I],
         work: Callable[[I], Awaitable[CuratedItem]],
-        filters: Sequence[str] = (),
     ) -> Card:
         """Do the work on the items that are not done yet, then write samples and card.
 
-        `items` are by id. `filters` are sentences for the card: what is left out or changed, and
-        why. Finished items are also written if the work ends early; see `Job.run`.
+        `items` are by id. Finished items are also written if the work ends early; see `Job.run`.
         """
         request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
@@ -247,7 +245,7 @@ class CurationContext:
                 await job.run(missing, work)
             except ColligateError as error:
                 stopped = error
-        card = await in_thread(_write_samples, request, self.system, items, job.results, filters)
+        card = await in_thread(_write_samples, request, self.system, items, job.results)
         if stopped is not None:
             raise stopped
         if request.held_out and not card.total("held_out"):
@@ -408,7 +406,6 @@ def _write_samples(
     system: str,
     items: Mapping[str, Question | Document],
     results: Mapping[str, CuratedItem],
-    filters: Sequence[str],
 ) -> Card:
     done = {id_: results[id_] for id_ in items if id_ in results}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
@@ -428,7 +425,6 @@ def _write_samples(
             "done": len(done),
             "failed": sum(bool(each.error) for each in done.values()),
         },
-        filters=tuple(filters),
         sources={
             name: str(path)
             for name in ("questions", "library", "corpus")

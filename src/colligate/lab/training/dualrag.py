@@ -103,41 +103,10 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
                 made = await draw_role_samples(
                     found, golds, tasks=tasks, score_titles=score_titles, over=over
                 )
-            made.counts.update([f"runs, {'right' if right else 'wrong'}"])
-            made.counts.update([f"runs ended: {found.stop}"])
             made.usage = usage
             return made
 
-        name = context.reranker.name if context.reranker is not None else ""
-        match = (_BY_WORDS if score_titles is None else _BY_RERANKER).format(name=name, over=over)
-        judged = _CONTAINED if context.judge is None else _JUDGED
-        filters = (judged, *(each.format(match=match) for each in _FILTERS))
-        items = {each.id: each for each in context.questions}
-        return await context.curate(items, work, filters)
-
-
-_JUDGED = "A run is used if the judge says that its answer implies a right one."
-_CONTAINED = (
-    "A run is used if the words of a right answer are in its answer, in their order; for a right "
-    "answer yes or no, if its short answer begins with it. No judge was named."
-)
-_BY_RERANKER = (
-    "An entity means the gold document whose title the reranker {name} scores best, above {over:g}"
-)
-_BY_WORDS = "An entity means the gold document whose title's words are all in its name"
-_FILTERS = (
-    "{match}; otherwise the one that most of what is known of it rests on.",
-    "Reasoner: where all gold documents are in the outline and more is still wanted, or a thought "
-    "came before, there is no sample.",
-    "Identifier: if each entity means a gold document of its own the run is used as it was. "
-    "Otherwise entities of no gold document are left out, with what is known of them; several of "
-    "one document get the name of the best of them; what is asked for again and brought nothing "
-    "new is left out.",
-    "Summarizer: of an entity that means a gold document, what was found is kept; if nothing was "
-    "found, it is the gold's first named sentence or, if none is named, its first passage, if it "
-    "was read. Of another entity only what rests on a gold document is kept.",
-    "A run in which a prompt was cut to the window, or that warned of something, has no samples.",
-)
+        return await context.curate({each.id: each for each in context.questions}, work)
 
 
 # The request.
@@ -299,9 +268,6 @@ async def draw_role_samples(
         return found
     spans = _collect_spans(trajectory.steps)
     match = await match_entities(spans, golds, score_titles=score_titles, over=over)
-    for entity in spans:
-        how = match[entity].how if entity in match else "none"
-        found.counts[f"entities, gold by {how}"] += 1
     if "identifier" in tasks:
         _draw_identifier(trajectory, match, found)
     if "summarizer" in tasks:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -112,19 +111,7 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         if STRUCTURING in tasks:
             documents = await context.load_documents()
             items |= {f"document/{each.id}": each for each in documents}
-        filters = [_FILTERS[task].format(**asdict(settings)) for task in tasks]
-        return await context.curate(items, work, filters)
-
-
-_FILTERS = {
-    SCOPE: "scope: the label is the teacher's; a reply that is not a label, also when asked again,"
-    " is left out",
-    STRUCTURING: "structuring: a document's headings are taken out of the text and make the"
-    " skeleton; a pair is kept only if inference's reader brings at least {recovered:.0%} of"
-    " the text back, and if the skeleton is no longer than inference lets a reply be",
-    SELECTION: "selection: the titles are the teacher's, in reply to inference's own prompt; titles"
-    " that the document does not have are taken out, and replies with no other are left out",
-}
+        return await context.curate(items, work)
 
 
 def _choose_tasks(request: Curation) -> tuple[str, ...]:
@@ -333,7 +320,6 @@ WITHOUT_PARTS = "a document without parts to choose between: inference would not
 MALFORMED = "the teacher's reply cannot be understood"
 CUT_OFF = "the teacher's reply was cut off"
 MADE_UP = "the teacher names no title of the document"
-TAKEN_OUT = "titles that the teacher made up, taken out"
 LONG = "more titles than inference lets a reply name"
 UNREADABLE = "titles that inference would not read again"
 
@@ -389,8 +375,8 @@ def selection_sample(
 ) -> CuratedItem:
     """Return a sample of inference's prompt for an outline and the titles in the teacher's reply.
 
-    The titles are those that inference would read in the reply, each once, in the document's order;
-    unknown ones are counted. A reply with only unknown titles is not an empty list: it is
+    The titles are those that inference would read in the reply, each once, in the document's order.
+    A reply with only unknown titles is not an empty list: it is
     discarded, and so is one that is not a list, or was cut off.
     """
     if reply.finish_reason == "length":
@@ -418,7 +404,7 @@ def selection_sample(
             "nodes": _nodes(article),
         },
     )
-    return CuratedItem([sample], counts=Counter({TAKEN_OUT: len(made_up)}))
+    return CuratedItem([sample])
 
 
 def _nodes(article: Article) -> list[list[str]]:

@@ -51,22 +51,7 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
         async def work(question: Question) -> CuratedItem:
             return await _curate_question(question, strategy, context)
 
-        return await context.curate({each.id: each for each in context.questions}, work, _FILTERS)
-
-
-_FILTERS = (
-    "Of each question the best passages are searched; of each document that has any, the subtree "
-    "around each passage is one sample, each subtree once. No answers are used.",
-    "The teacher's actions must follow the router's rules: an action on what is not shown, an "
-    "ANSWER on a heading, an EXPAND on a paragraph or on a heading with a paragraph shown under "
-    "it is left out. A sample with no action left is left out.",
-    f"A teacher that chooses nothing gives a sample of the words {REFUSAL!r}; a reply of which "
-    "nothing could be made, or that was cut off, is left out.",
-    "The wanted reply has one action a line in the order of the document, each with the first "
-    "words of its part. It is read as inference reads it before it is used.",
-    "The class of a sample is answer if any paragraph is chosen, otherwise expand if any heading "
-    "is, otherwise refuse.",
-)
+        return await context.curate({each.id: each for each in context.questions}, work)
 
 
 def _configure(request: Curation) -> RDR2:
@@ -108,9 +93,6 @@ def draw_router_samples(
         key=lambda event: (order.index(event.document), event.round, event.highlighted),
     )
     for number, event in enumerate(ranked):
-        drawn.counts["subtrees shown"] += 1
-        drawn.counts.update(f"actions left out: {each.why}" for each in event.rejected)
-        drawn.counts["lines of replies that are no actions"] += len(event.dropped)
         nodes = trees[event.document].nodes
         headings = [node for node in nodes if nodes[node].structure]
         try:
@@ -128,7 +110,6 @@ def draw_router_samples(
             continue
         tags = {action.tag for action in event.actions}
         kind = next((tag.value for tag in (Tag.ANSWER, Tag.EXPAND) if tag in tags), "refuse")
-        drawn.counts.update(f"actions: {action.tag.value}" for action in event.actions)
         asked.add(prompt)
         sample = Sample(
             id=f"{question.id}/{number}",

@@ -120,14 +120,12 @@ def require_train_file(folder: Path) -> None:
 class CuratedItem:
     """The samples of one question or document, with what was left out, and the cost.
 
-    `discarded` counts the samples that were left out, by reason; `counts` is what else the data
-    card adds up. `usage` is a `UsageReport` as JSON. `error` is why the item failed, kind first; a
-    failed item can be tried again.
+    `discarded` counts the samples that were left out, by reason. `usage` is a `UsageReport` as
+    JSON. `error` is why the item failed, kind first; a failed item can be tried again.
     """
 
     samples: list[Sample] = field(default_factory=list)
     discarded: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
     usage: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
 
@@ -145,7 +143,6 @@ class CuratedItem:
         """Add what was made for a task, whose name goes before whatever is counted."""
         self.samples += item.samples
         self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
-        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return the item as the journal holds it."""
@@ -174,10 +171,10 @@ class Card:
     """What a folder of samples holds, and how it was made.
 
     `items` counts the questions or documents that were asked for, are done, failed. `samples` are
-    by task, `classes` by task and class. `discarded` counts what was left out, by reason. `filters`
-    are sentences: what was left out or repaired, and why. `made_with` has teacher, settings, and
-    digests of sources and prompts. `split` says how questions were kept apart. `usage` is the cost
-    of the calls, without those of failed items. `files` are digests.
+    by task, `classes` by task and class. `discarded` counts what was left out, by reason.
+    `made_with` has teacher, settings, and digests of sources and prompts. `split` says how
+    questions were kept apart. `usage` is the cost of the calls, without those of failed items.
+    `files` are digests.
     """
 
     system: str
@@ -185,8 +182,6 @@ class Card:
     samples: Mapping[str, BySplit]
     classes: Mapping[str, Mapping[str, BySplit]] = field(default_factory=dict)
     discarded: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    filters: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     made_with: Mapping[str, Any] = field(default_factory=dict)
     split: Mapping[str, Any] = field(default_factory=dict)
@@ -245,11 +240,10 @@ def count_samples(
                 rows.append(of_task.setdefault(name, dict.fromkeys(SPLITS, 0)))
             for row in rows:
                 row[split] += 1
-    discarded, counts = Counter[str](), Counter[str]()
+    discarded = Counter[str]()
     usages = []
     for each in made:
         discarded.update(each.discarded)
-        counts.update(each.counts)
         usages.append(each.usage)
     tokens = ("calls", "input_tokens", "output_tokens")
     dollars = [usage.get("cost_usd", 0.0) for usage in usages]
@@ -257,7 +251,6 @@ def count_samples(
         "samples": samples,
         "classes": {task: dict(sorted(of_task.items())) for task, of_task in classes.items()},
         "discarded": dict(discarded.most_common()),
-        "counts": dict(sorted((+counts).items())),
         "usage": {
             **{name: sum(usage.get(name, 0) for usage in usages) for name in tokens},
             # unknown as soon as one price is

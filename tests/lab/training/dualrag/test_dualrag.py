@@ -77,8 +77,6 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, world, tmp_pa
         "a run whose answer was not right": 1,
         "a question without a right answer": 1,
     }
-    assert (card.counts["runs, right"], card.counts["runs, wrong"]) == (1, 1)
-    assert card.counts["runs ended: enough"] == 2
     assert card.usage["calls"] == len(teacher.calls) == 2 * 11
     sent = {call.messages for call in teacher.calls}
     assert all(sample.prompt in sent for sample in made)
@@ -88,8 +86,6 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, world, tmp_pa
     ]
     assert {each["id"]: each["right"] for each in kept} == {"a": True, "b": False}
     assert all(sum(event["event"] == "reasoned" for event in each["events"]) == 4 for each in kept)
-    assert "No judge was named" in card.filters[0]
-    assert "words are all in its name" in card.filters[1]
 
 
 async def test_a_run_that_warned_is_not_taught(curate, world, tmp_path):
@@ -123,7 +119,6 @@ async def test_a_judge_says_what_is_right_where_one_is_named(curate, world, tmp_
     card, _ = await curate([record("a", "Sweden"), record("b", "Norway")], world(), judge=judge)
     assert {sample.meta["question"] for sample in every_sample(tmp_path / "out")} == {"b"}
     assert card.usage["calls"] == 2 * 11 + len(judge.calls)
-    assert "judge says" in card.filters[0]
 
 
 async def test_what_cannot_be_curated_is_reported(curate, world, tmp_path):
@@ -259,8 +254,6 @@ async def test_entities_are_linked_to_golds_and_what_is_redundant_goes(
     assert "#### Ada Mercer\n\n" in taught["3"].prompt[-1].content
     assert "#### Director Ada Mercer" not in taught["3"].prompt[-1].content
     assert classes(found, "identifier") == ["linked"] * 3
-    assert found.counts["entities, gold by none"] == 1
-    assert found.counts["entities, gold by words"] == 4
 
 
 async def test_a_model_that_learnt_the_linked_run_meets_its_very_prompts(
