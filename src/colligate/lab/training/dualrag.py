@@ -15,7 +15,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
 from colligate.core.events import Listener, Trace
-from colligate.core.parameters import list_parameters, set_parameters
+from colligate.core.parameters import set_parameters
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
 from colligate.documents import Document, Span
@@ -69,7 +69,7 @@ ROLES = ("reasoner", "identifier", "summarizer")
 async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     """Curate samples for Reasoner, Entity Identifier and Knowledge Summarizer.
 
-    `request.settings` are parameters of the strategy `dualrag`, and `match_over` (`TitleMatching`).
+    `request.settings` are parameters of the strategy `dualrag`.
 
     Raises:
         UsageError: the request is wrong, or the folder was begun with something else.
@@ -78,11 +78,10 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     """
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")
-    strategy, matching = _configure(request.settings)
-    given = {**asdict(strategy), **asdict(matching)}
-    method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), given)
+    strategy = _configure(request.settings)
+    method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), asdict(strategy))
     async with open_curation(request, on_event, method) as context:
-        score_titles, over = matching.scores(context.reranker)
+        score_titles = _find_title_scorer(context.reranker)
 
         async def work(question: Question) -> CuratedItem:
             if not question.answerable or not question.answers:
@@ -100,9 +99,7 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             elif found.warnings:  # then prompts were cut, or replies could not be read
                 made = CuratedItem.without(f"a run that warned: {found.warnings[0]}")
             else:
-                made = await draw_role_samples(
-                    found, golds, tasks=tasks, score_titles=score_titles, over=over
-                )
+                made = await draw_role_samples(found, golds, tasks=tasks, score_titles=score_titles)
             made.usage = usage
             return made
 
@@ -111,42 +108,26 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
 
 # The request.
 
-_SIGMOID = 0.5  # the paper's threshold is 0, of logits
+_TRAINED = ("cross-encoder:", "http:")  # rerankers whose scores have a known middle
 
 
-@dataclass(frozen=True)
-class TitleMatching:
-    """How entities are matched with gold titles, in addition to the strategy's parameters.
-
-    `match_over` is the reranker's score above which a title is meant. Without it a cross-encoder,
-    in process or behind a server, decides at 0.5, and other rerankers do not decide.
-    """
-
-    match_over: float | None = None
-
-    def scores(self, reranker: Reranker | None) -> tuple[TitleScorer | None, float]:
-        """Return the scores that decide, and their threshold; None if words decide."""
-        if reranker is None:
-            return None, 0.0
-        trained = reranker.name.startswith(("cross-encoder:", "http:"))
-        if self.match_over is None and not trained:
-            return None, 0.0
-        return reranker.score, _SIGMOID if self.match_over is None else self.match_over
+def _find_title_scorer(reranker: Reranker | None) -> TitleScorer | None:
+    """Return what scores gold titles for an entity; None if words decide."""
+    if reranker is None or not reranker.name.startswith(_TRAINED):
+        return None
+    return reranker.score
 
 
 _READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices
 
 
-def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
-    own = {each.name for each in list_parameters(TitleMatching)}
-    of_matching = [each for each in settings if each.partition("=")[0].strip() in own]
-    of_strategy = [each for each in settings if each not in of_matching]
+def _configure(settings: Sequence[str]) -> DualRAG:
     taught = set_parameters(DualRAG, ["summaries=quoted"])
-    strategy = set_parameters(DualRAG, ["summaries=quoted", *_READ, *of_strategy])
+    strategy = set_parameters(DualRAG, ["summaries=quoted", *_READ, *settings])
     if strategy.summaries != taught.summaries:
         why = "summaries are taught with their quotes"
         raise UsageError(f"summaries of {DualRAG.name} cannot be set here", why)
-    return strategy, set_parameters(TitleMatching, of_matching)
+    return strategy
 
 
 # One question: its gold documents, whether the answer is right, and the stored run.
@@ -253,12 +234,11 @@ async def draw_role_samples(
     *,
     tasks: Collection[str] = ROLES,
     score_titles: TitleScorer | None = None,
-    over: float = 0.0,
 ) -> CuratedItem:
     """Draw samples for each of the `tasks` from a trajectory with a right answer.
 
     Without gold documents only the Reasoner is taught: which entities were the right ones to look
-    for is then unknown. `score_titles` and `over` are those of `match_entities`.
+    for is then unknown. `score_titles` is that of `match_entities`.
     """
     found = CuratedItem()
     if "reasoner" in tasks:
@@ -267,7 +247,7 @@ async def draw_role_samples(
         found.discarded["identifier and summarizer: no gold document is named"] += 1
         return found
     spans = _collect_spans(trajectory.steps)
-    match = await match_entities(spans, golds, score_titles=score_titles, over=over)
+    match = await match_entities(spans, golds, score_titles=score_titles)
     if "identifier" in tasks:
         _draw_identifier(trajectory, match, found)
     if "summarizer" in tasks:

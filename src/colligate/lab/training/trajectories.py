@@ -170,6 +170,7 @@ def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
 TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 """Scores each title for a name, as a reranker does."""
 
+_SIGMOID = 0.5  # the paper's threshold is 0, of logits
 _MOSTLY = 0.5
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
 
@@ -197,16 +198,15 @@ async def match_entities(
     golds: Sequence[GoldDocument],
     *,
     score_titles: TitleScorer | None = None,
-    over: float = 0.0,
 ) -> dict[str, GoldMatch]:
     """Return the gold document of each entity that means one.
 
     `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
-    best title counts if its score is above `over`.
+    best title counts if its score is above .5.
     """
     found = {}
     for entity, spans in known.items():
-        match = None if entity == ELSE else await _match_name(entity, golds, score_titles, over)
+        match = None if entity == ELSE else await _match_name(entity, golds, score_titles)
         match = match or _match_knowledge(spans, golds)
         if match is not None:
             found[entity] = match
@@ -214,17 +214,18 @@ async def match_entities(
 
 
 async def _match_name(
-    entity: str, golds: Sequence[GoldDocument], score_titles: TitleScorer | None, over: float
+    entity: str, golds: Sequence[GoldDocument], score_titles: TitleScorer | None
 ) -> GoldMatch | None:
     titled = [gold for gold in golds if gold.title]
     if not titled:
         return None
     if score_titles is None:
-        how, over, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
+        how, least, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
     else:
-        how, scores = "reranker", list(await score_titles(entity, [gold.title for gold in titled]))
+        how, least = "reranker", _SIGMOID
+        scores = list(await score_titles(entity, [gold.title for gold in titled]))
     best = max(range(len(titled)), key=scores.__getitem__)
-    return GoldMatch(titled[best], how, scores[best]) if scores[best] > over else None
+    return GoldMatch(titled[best], how, scores[best]) if scores[best] > least else None
 
 
 def _score_words(name: str, title: str) -> float:

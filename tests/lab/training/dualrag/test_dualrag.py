@@ -374,7 +374,7 @@ async def test_a_reranker_says_what_is_meant_where_there_is_one():
 
     golds = [GoldDocument("mercer", "Ada Mercer"), GoldDocument("film", "Silver Harbour")]
     known = {"the film": [], "Ada Mercer": []}
-    found = await match_entities(known, golds, score_titles=scored, over=0.5)
+    found = await match_entities(known, golds, score_titles=scored)
     assert {name: match.gold.id for name, match in found.items()} == {"the film": "film"}
     assert found["the film"].how == "reranker"
 
