@@ -20,7 +20,6 @@ from colligate.errors import (
     BudgetExceeded,
     ColligateError,
     MissingPath,
-    NoDocuments,
     UsageError,
 )
 from colligate.lab.bench.participants import ModelNames
@@ -245,8 +244,6 @@ def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
     [
         ({"questions": Path("nowhere.jsonl")}, MissingPath, "nowhere.jsonl"),
         ({"corpus": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
-        ({"library": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
-        ({"library": Path("empty")}, NoDocuments, "library .*empty is empty"),
         ({"corpus": Path()}, UsageError, "would be among the documents"),
         ({"format": "xml"}, UsageError, "unknown format 'xml'"),
     ],
@@ -254,7 +251,6 @@ def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
 def test_what_cannot_be_read_is_reported_before_anything_is_made(
     data: Path, more: dict[str, Any], error: type[Exception], said: str
 ) -> None:
-    (data / "empty").mkdir()
     more = {name: data / v if isinstance(v, Path) else v for name, v in more.items()}
 
     with pytest.raises(error, match=said):
@@ -265,7 +261,6 @@ def test_what_cannot_be_read_is_reported_before_anything_is_made(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
         ({"held_out": 1.0}, "cannot hold out 1.0"),
         ({"held_out": -0.1}, "expected a share"),
         ({"limit": 0}, "limit is 0"),

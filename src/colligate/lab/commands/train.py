@@ -84,18 +84,11 @@ class CurateOptions:
     format: Annotated[
         str, options.option("The format of the questions (docs/datasets.md).", _DATA, default=True)
     ] = "auto"
-    library: Annotated[
-        Path | None,
-        options.option(
-            "Ask over an indexed library. Default: over the documents of each question.",
-            _DATA,
-            metavar="DIR",
-        ),
-    ] = None
     corpus: Annotated[
         Path | None,
         options.option(
-            "Ask over a file of passages or a folder of documents, which is indexed in --out.",
+            "Ask over a file of passages or a folder of documents, which is indexed in --out. "
+            "Default: over the documents of each question.",
             _DATA,
             metavar="PATH",
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,13 +46,11 @@ from colligate.lab.training.samples import (
     write_card,
     write_samples,
 )
-from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
-from colligate.reporting import report_ingestion
 
 I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)
 
@@ -63,20 +61,18 @@ _TEACHER = "teacher"  # what records call the reader of a curation
 class Curation:
     """A request to curate samples into a folder.
 
-    Questions are asked over a `library`; without one over a `corpus` (passages, or a folder of
-    documents; questions that name documents of it are asked over these); without both over the
-    documents that come with each. The reader of `names` is the teacher, in every role but the
-    judge's. `tasks` are names, without any all of the system's; `limit` is how many questions or
-    documents, None all. `held_out` is the share of them that is kept from training.
-    `max_tokens_total` limits what this process spends, `timeout` the seconds of each item.
-    `settings` are parameters of the system as texts such as "k=3". `arguments` are recorded as
-    they are.
+    Questions are asked over a `corpus` (passages, or a folder of documents; questions that name
+    documents of it are asked over these), or over the documents that come with each. The reader
+    of `names` is the teacher, in every role but the judge's. `tasks` are names, without any all of
+    the system's; `limit` is how many questions or documents, None all. `held_out` is the share of
+    them that is kept from training. `max_tokens_total` limits what this process spends, `timeout`
+    the seconds of each item. `settings` are parameters of the system as texts such as "k=3".
+    `arguments` are recorded as they are.
     """
 
     out: Path
     questions: Path | None = None
     format: str = "auto"
-    library: Path | None = None
     corpus: Path | None = None
     names: ModelNames = field(default_factory=ModelNames)
     tasks: tuple[str, ...] = ()
@@ -91,8 +87,6 @@ class Curation:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.library is not None and self.corpus is not None:
-            raise UsageError("a library and a corpus exclude each other", hint="name one of them")
         if not 0 <= self.held_out < 1:
             why = "expected a share from 0 to less than 1"
             raise UsageError(f"cannot hold out {self.held_out}", why, "name one such as 0.1")
@@ -152,14 +146,11 @@ async def open_curation(
         embedder = await session.open_embedder(trace) if needs.searches else None
         reranker = await session.open_reranker(models, trace) if needs.searches and models else None
         records |= await model_records({}, embedder, reranker)
-        library, corpora, dataset = None, None, _make_dataset(request)
-        if request.library is not None:
-            library = await _open_library(request.library, embedder, needs, stack, trace)
-        else:
-            corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
-            await stack.enter_async_context(corpora)
-            if needs.reads:
-                asked = [await corpora.resolve(dataset, question) for question in asked]
+        dataset = _make_dataset(request)
+        corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
+        await stack.enter_async_context(corpora)
+        if needs.reads:
+            asked = [await corpora.resolve(dataset, question) for question in asked]
         identity = {
             "system": system,
             "tasks": sorted(method.tasks),
@@ -169,7 +160,7 @@ async def open_curation(
                 _TEACHER if role == Role.READER else role: asdict(each)
                 for role, each in records.items()
             },
-            "data": await _digest_sources(request, library),
+            "data": await _digest_sources(request),
             PROMPTS: await in_thread(prompt_digests, method.prompts_of),
         }
         yield CurationContext(
@@ -180,9 +171,8 @@ async def open_curation(
             trace,
             models,
             dataset,
+            corpora,
             spending=Spending(request.max_tokens_total),
-            corpora=corpora,
-            library=library,
             embedder=embedder,
             reranker=reranker,
             judge=judge,
@@ -194,7 +184,7 @@ class CurationContext:
     """The models, documents and budget that the work on each item uses.
 
     `questions` are those that are asked, drawn by seed and id. `identity` is what the samples are
-    made with. The documents are those of `library`, otherwise what `corpora` has of `dataset`.
+    made with. The documents are what `corpora` has of `dataset`.
     `judge` is None if none is named. `store` is what strategies know about documents, for all
     items.
     """
@@ -206,9 +196,8 @@ class CurationContext:
     trace: Trace
     models: Mapping[Role, ChatModel]
     dataset: Dataset
+    corpora: CorpusResolver
     spending: Spending = field(default_factory=Spending)
-    corpora: CorpusResolver | None = None
-    library: AsyncLibrary | None = None
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     judge: ChatModel | None = None
@@ -255,15 +244,9 @@ class CurationContext:
             )
         return card
 
-    @asynccontextmanager
-    async def sources(self, question: Question) -> AsyncIterator[Sources]:
+    def sources(self, question: Question) -> AbstractAsyncContextManager[Sources]:
         """Open the documents that a question is asked over."""
-        if self.library is not None:
-            yield self.library
-            return
-        assert self.corpora is not None
-        async with self.corpora.open_sources(self.dataset, question) as sources:
-            yield sources
+        return self.corpora.open_sources(self.dataset, question)
 
     def start_run(self, sources: Sources) -> Run:
         """Return a run of the teacher with a meter of its own, paid from the job's budget."""
@@ -293,13 +276,9 @@ class CurationContext:
     async def load_documents(self) -> list[Document]:
         """Load at most `limit` of the documents, drawn by seed and id as questions are."""
         limit, seed = self.request.limit, self.request.seed
-        if self.library is not None:
-            infos = draw_sample(await self.library.documents(), limit, seed)
-            found = [await self.library.document(info.id) for info in infos]
-        else:
-            found = await in_thread(lambda: draw_sample(self._every_document(), limit, seed))
+        found = await in_thread(lambda: draw_sample(self._every_document(), limit, seed))
         if not found:
-            raise NoDocuments("there are no documents", "", "name a --library or a --corpus")
+            raise NoDocuments("there are no documents", "", "name a --corpus")
         return found
 
     def _every_document(self) -> Iterator[Document]:
@@ -341,25 +320,23 @@ JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
 
 def _read_questions(request: Curation, needs: Needs) -> list[Question]:
     """Read the questions that are asked; none if no file is named. Checks the paths."""
-    for path in (request.library, request.corpus):
-        if path is not None and not path.exists():
-            raise MissingPath(f"there is no {path}", "", "check the path")
-    if request.corpus is not None and request.out.resolve().is_relative_to(
-        request.corpus.resolve()
-    ):
-        why = "what is written there would be among the documents"
-        raise UsageError(f"{request.out} lies in {request.corpus}", why, "name a folder outside it")
+    if (corpus := request.corpus) is not None:
+        if not corpus.exists():
+            raise MissingPath(f"there is no {corpus}", "", "check the path")
+        if request.out.resolve().is_relative_to(corpus.resolve()):
+            why = "what is written there would be among the documents"
+            raise UsageError(f"{request.out} lies in {corpus}", why, "name a folder outside it")
     if request.questions is None:
         return []
     questions = read_questions(request.questions, request.format)
     asked = draw_sample(questions, request.limit, request.seed)
     if not asked:
         raise UsageError(f"{request.questions} holds no questions")
-    if needs.reads and request.library is None and request.corpus is None:
+    if needs.reads and corpus is None:
         bare = next((question for question in asked if not question.documents), None)
         if bare is not None:
             why = f"question {bare.id} has no documents"
-            raise UsageError("there is nothing to read", why, "name a --library or a --corpus")
+            raise UsageError("there is nothing to read", why, "name a --corpus")
     return asked
 
 
@@ -371,31 +348,10 @@ def _make_dataset(request: Curation) -> Dataset:
     return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
 
 
-async def _open_library(
-    path: Path, embedder: Embedder | None, needs: Needs, stack: AsyncExitStack, trace: Trace
-) -> AsyncLibrary:
-    """Open a library, and index it if it is to be searched."""
-    library = AsyncLibrary(path) if embedder is None else AsyncLibrary(path, embedder=embedder)
-    stack.push_async_callback(library.close)
-    if not await library.documents():
-        raise NoDocuments("there is nothing to ask", f"the library {path} is empty")
-    if needs.searches:
-        await library.index_pending(on_progress=report_ingestion(trace))
-    return library
-
-
-async def _digest_sources(request: Curation, library: AsyncLibrary | None) -> dict[str, str]:
+async def _digest_sources(request: Curation) -> dict[str, str]:
     """Return a digest of each source."""
-    found = {}
-    if request.questions is not None:
-        found["questions"] = await in_thread(path_digest, request.questions)
-    if request.corpus is not None:
-        found["corpus"] = await in_thread(path_digest, request.corpus)
-    if library is not None:
-        every = sorted(f"{info.id}\0{info.characters}" for info in await library.documents())
-        whole = "\n".join(every).encode("utf-8", "surrogatepass")
-        found["library"] = hashlib.sha256(whole).hexdigest()
-    return found
+    sources = {"questions": request.questions, "corpus": request.corpus}
+    return {name: await in_thread(path_digest, path) for name, path in sources.items() if path}
 
 
 # From the finished items to files of samples, split by question, and their data card.
@@ -427,7 +383,7 @@ def _write_samples(
         },
         sources={
             name: str(path)
-            for name in ("questions", "library", "corpus")
+            for name in ("questions", "corpus")
             if (path := getattr(request, name)) is not None
         },
         made_with=record.identity,
