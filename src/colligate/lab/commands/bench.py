@@ -98,15 +98,6 @@ class BenchOptions:
         Path | None,
         option("Indexed corpora, which runs can share. Default: in --out.", OUTPUT, metavar="DIR"),
     ] = None
-    replies: Annotated[
-        Path | None,
-        option(
-            "Keep the models' replies in a file, which runs can share. Rows still count their "
-            "tokens, but not their seconds.",
-            OUTPUT,
-            metavar="FILE",
-        ),
-    ] = None
     traces: Annotated[
         bool,
         option("Keep the events of every answer.", OUTPUT, "--traces/--no-traces", default=True),
