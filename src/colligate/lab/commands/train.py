@@ -11,7 +11,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
-from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.cli.display import make_table, note, print_result, warn
 from colligate.lab.commands import pick, record_options
 
 if TYPE_CHECKING:
@@ -130,7 +130,6 @@ class CurateOptions:
     retry_failed: Annotated[
         bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
     ] = False
-    as_json: options.AsJson = False
 
 
 @command(app, "curate")
@@ -155,6 +154,7 @@ def train_curate_command(
     from colligate.errors import UsageError
     from colligate.lab.bench.participants import ModelNames
     from colligate.lab.training.curation import Curation
+    from colligate.lab.training.samples import README_FILE
     from colligate.settings import Settings
 
     # A reader that the environment or the file names is not a teacher.
@@ -179,11 +179,8 @@ def train_curate_command(
     card: Card | None = run_resumable(lambda see: curate(request, see), given.out)
     if card is None:
         return INTERRUPTED
-    if given.as_json:
-        print_json(card.to_json())
-    else:
-        show_card(card)
-        note(f"{card.total('train') + card.total('held_out'):,} samples; {given.out}")
+    print_result(str(given.out / README_FILE))
+    note(f"{card.total('train') + card.total('held_out'):,} samples")
     failed = card.items["failed"]
     if failed:
         items = pluralize(failed, "item")
@@ -211,7 +208,6 @@ def train_fit_command(
     ],
     out: Out,
     parameters: Set = None,
-    as_json: options.AsJson = False,
 ) -> int:
     """Train an adapter, or a whole model, on curated samples (extra `train`).
 
@@ -228,15 +224,12 @@ def train_fit_command(
     with watch_run() as watcher:
         fitted = fit(recipe, data, base, out, parameters or (), watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
-    if as_json:
-        print_json(fitted.to_json())
-    else:
-        found = {name: value for name, value in fitted.to_json().items() if value is not None}
-        rows = [
-            (name, f"{value:.4g}" if isinstance(value, float) else str(value))
-            for name, value in found.items()
-        ]
-        print_result(make_table(["", "value"], rows))
+    rows = [
+        (name, f"{value:.4g}" if isinstance(value, float) else str(value))
+        for name, value in vars(fitted).items()
+        if value is not None
+    ]
+    print_result(make_table(["", "value"], rows))
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
     return status
@@ -282,14 +275,11 @@ def train_head_command(
 
 
 @command(app, "recipes")
-def train_recipes_command(as_json: options.AsJson = False) -> int:
+def train_recipes_command() -> int:
     """List the recipes: what is trained, on which tasks, and how."""
     from colligate.lab.training.recipes import list_recipes, read_recipe
 
     recipes = [read_recipe(name) for name in list_recipes()]
-    if as_json:
-        print_json([{"name": each.name, **each.settings, "title": each.title} for each in recipes])
-        return ANSWERED
     rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
     print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
     return ANSWERED
@@ -332,7 +322,6 @@ class EvaluateOptions:
     config: options.Config = None
     concurrency: Concurrency = 4
     max_tokens_total: options.MaxTokensTotal = None
-    as_json: options.AsJson = False
 
 
 @command(app, "evaluate")
@@ -371,11 +360,8 @@ def train_evaluate_command(
     report = run_resumable(lambda see: evaluate(request, see), given.out)
     if report is None:
         return INTERRUPTED
-    if given.as_json:
-        print_json(report.to_json())
-    else:
-        show_report(report)
-        note(f"{pluralize(sum(report.samples.values()), 'sample')}; {given.out}")
+    show_report(report)
+    note(f"{pluralize(sum(report.samples.values()), 'sample')}; {given.out}")
     for side, count in report.cut.items():
         note(f"{side}: {pluralize(count, 'answer')} cut at the token limit of inference")
     for side, count in report.failed.items():
@@ -384,15 +370,6 @@ def train_evaluate_command(
 
 
 # Tables
-
-
-def show_card(card: Card) -> None:
-    """Print the samples by task and class, and note what was left out."""
-    from colligate.core.events import pluralize
-
-    print_result(make_table(["task", "class", "train", "held out"], card.rows()))
-    for reason, count in card.discarded.items():
-        note(f"left out: {pluralize(count, 'sample')}, {reason}")
 
 
 def show_report(report: EvaluationReport) -> None:

@@ -77,10 +77,6 @@ class Fitted:
     tokens: int = 0
     seconds: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as `--json` prints it."""
-        return {**asdict(self), "out": str(self.out)}
-
 
 def fit(
     recipe: str | Recipe,
