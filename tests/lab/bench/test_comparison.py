@@ -103,7 +103,7 @@ def test_two_runs_are_compared_strategy_by_strategy_and_data_set_by_data_set(
     ("first", "second", "strategies", "said"),
     [
         ({**of("a", 1), **of("b", 1)}, None, ["a"], "expected the names of two strategies, got a"),
-        ({**of("alpha", 1), **of("b", 1)}, None, ["alhpa", "b"], "did you mean alpha"),
+        ({**of("alpha", 1), **of("b", 1)}, None, ["alhpa", "b"], "has no rows of 'alhpa'"),
         (of("a", 1), None, [], "expected the names of two strategies, got a; or name another run"),
         (of("a", 1), of("b", 1), [], "have no strategy in common"),
         (of("a", 1), of("a", 1, dataset="e"), [], "no question has a metric of right and wrong"),

@@ -41,8 +41,8 @@ def test_a_printed_line_is_a_number_a_column() -> None:
     [
         ("x", "s.toml is not valid TOML"),
         ("title = 'x'", "s.toml: datasets: field required"),
-        (SMALL.replace("title", "titel"), "s.toml: titel: unknown key; did you mean title"),
-        (SMALL.replace("file = ", "fiel = "), "did you mean file?"),
+        (SMALL.replace("title", "titel"), "s.toml: titel: unknown key"),
+        (SMALL.replace("file = ", "fiel = "), "fiel: unknown key"),
         (SMALL + 'text = "x"', "s.toml: text: unknown key"),
         (SMALL.replace('"em"', "3"), "s.toml: columns.1.metric: input should be a valid string"),
         (
@@ -81,7 +81,7 @@ def test_a_suite_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     assert read_suite("duquad-table1").name == "duquad-table1"
     (tmp_path / "mine.toml").write_text(SMALL, "utf-8")
     assert read_suite(str(tmp_path / "mine.toml")).name == "mine"
-    with pytest.raises(UsageError, match="did you mean duquad-table1"):
+    with pytest.raises(UsageError, match="there is no suite"):
         read_suite("duquad-tabel1")
     with pytest.raises(UsageError, match="cannot read the suite"):
         read_suite(str(tmp_path / "none.toml"))

@@ -65,7 +65,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('title = "One"', 'title = "One"\nrnk = 4', "rnk: unknown key; did you mean rank?"),
+        ('title = "One"', 'title = "One"\nrnk = 4', "rnk: unknown key"),
         ('title = "One"', 'title = "One"\nrank = 0', "rank: input should be greater than or"),
         ('title = "One"', 'title = "One"\ndropout = nan', "dropout: "),
         ('title = "One"', 'title = "One"\nsave_every = 0', "save_every: "),
@@ -85,7 +85,6 @@ def test_what_cannot_be_meant(old: str, new: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("rdr2-routr", "did you mean rdr2-router"),
         ("quite another", "there are dualrag, "),
         ("no/such.toml", "cannot read the recipe"),
     ],
@@ -113,7 +112,7 @@ def test_settings_in_place_of_the_recipes() -> None:
     ("setting", "why"),
     [
         ("rank", "--set rank: expected NAME=VALUE"),
-        ("rnk=4", "--set rnk=4: there is no such setting; did you mean rank?"),
+        ("rnk=4", "--set rnk=4: there is no such setting; there are tasks, "),
         ("name=x", "--set name=x: there is no such setting"),
         ("rank=four", "--set rank: input should be a valid integer"),
         ("rank=1\ntitle=2", "--set rank: "),

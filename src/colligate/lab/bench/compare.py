@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from colligate.errors import UsageError
 from colligate.lab.bench.significance import Difference, paired_bootstrap
 from colligate.lab.bench.tables import MAIN, RunResults
-from colligate.lab.bench.toml_files import suggest
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,8 @@ def _list_strategies(run: RunResults, names: Sequence[str]) -> list[str]:
     there = [method.name for method in run.methods]
     for name in names:
         if name not in there:
-            raise UsageError(f"{run.directory} has no rows of {name!r}", "", suggest(name, there))
+            hint = f"there are {', '.join(there)}"
+            raise UsageError(f"{run.directory} has no rows of {name!r}", "", hint)
     return there
 
 

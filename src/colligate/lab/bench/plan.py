@@ -10,12 +10,11 @@ from typing import Any
 from colligate.core.answer import Form
 from colligate.core.parameters import PRESET, list_parameters, set_parameters, split_setting
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
-from colligate.errors import MissingPath, UsageError, closest
+from colligate.errors import MissingPath, UsageError
 from colligate.lab.bench.datasets import read_questions
 from colligate.lab.bench.outcome import Key
 from colligate.lab.bench.question import Question, QuestionTask, draw_sample
 from colligate.lab.bench.suites import Dataset, Method, Suite
-from colligate.lab.bench.toml_files import suggest
 
 # The form of every answer, whoever gives it: rows of a table answer alike.
 _FORMS = {
@@ -164,8 +163,7 @@ def configure_entries(
     wanted = names or [method.name for method in suite.strategies if method.default]
     for name in wanted:
         if name not in own and name not in list_strategies():
-            near = closest(name, [*own, *list_strategies()])
-            hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
+            hint = "colligate strategies lists the others"
             raise UsageError(f"no strategy {name!r}", f"the suite has {', '.join(own)}", hint)
     methods = [
         own.get(name) or Method(name, name, label=name, reader=suite.reader)
@@ -177,8 +175,8 @@ def configure_entries(
     every = sorted(set().union(*known.values()))
     for name in given:
         if name not in every:
-            why, hint = f"no strategy of this run has {name!r}", suggest(name, every)
-            raise UsageError(f"--set {given[name]}", why, hint)
+            why = f"no strategy of this run has {name!r}"
+            raise UsageError(f"--set {given[name]}", why, f"there are {', '.join(every)}")
     entries = []
     for method, kind in zip(methods, kinds, strict=True):
         if reader is not None and method.reader not in (suite.reader, reader):

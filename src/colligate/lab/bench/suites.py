@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from colligate.core.answer import Form
 from colligate.documents.chunking import parse_chunker
 from colligate.errors import UsageError
-from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml, suggest
+from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml
 from colligate.readers import ReaderName
 
 Over = Literal["candidates", "corpus", "documents"]
@@ -60,7 +60,7 @@ class Suite(_Part):
         """Return the data set of a name."""
         known = {each.name: each for each in self.datasets}
         if name not in known:
-            hint = suggest(name, list(known))
+            hint = f"there are {', '.join(known)}"
             raise UsageError(f"{self.name} has no data set {name!r}", "", hint)
         return known[name]
 
@@ -183,7 +183,7 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
     try:
         suite = _SUITE.validate_python(_expand_published(table, file), extra=extra)
     except ValidationError as error:
-        raise explain_invalid(f"{file}: ", error, _KEYS) from error
+        raise explain_invalid(f"{file}: ", error, nested=True) from error
     reader: ReaderName = suite.reader or ("quoting" if suite.paper else "auto")
     suite = replace(
         suite,
@@ -272,11 +272,6 @@ def _check(suite: Suite, file: str) -> None:
 
 _SUITES = TomlFolder(__package__, "suites", "suite")
 _SUITE = TypeAdapter(Suite)
-_KINDS: Mapping[str, type[Any]] = {
-    **{"": Suite, "datasets": Dataset, "strategies": Method, "groups": DatasetGroup},
-    **{"columns": Column, "published": Published, "pictures": Picture},
-}
-_KEYS = {part: [each.name for each in fields(kind)] for part, kind in _KINDS.items()}
 
 
 # The suite `own`: a user's questions over a folder of documents

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from colligate.errors import UsageError, closest
+from colligate.errors import UsageError
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
@@ -38,8 +37,8 @@ class TomlFolder:
             return self._place().joinpath(f"{name}.toml").read_text("utf-8"), name, f"{name}.toml"
         file = Path(name)
         if file.suffix != ".toml":
-            hint = suggest(name, self.names())
             why = "a file of yours ends in .toml"
+            hint = f"there are {', '.join(self.names())}"
             raise UsageError(f"there is no {self.what} {name!r}", why, hint)
         try:
             return file.read_text("utf-8"), file.stem, str(file)
@@ -63,23 +62,12 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
     return table
 
 
-def explain_invalid(
-    where: str, error: ValidationError, keys: Mapping[str, Sequence[str]]
-) -> UsageError:
-    """Return the error of the first fault: its key, why, and the known `keys` of its part ("")."""
+def explain_invalid(where: str, error: ValidationError, *, nested: bool) -> UsageError:
+    """Return the error of the first fault: its key and why; keys may be `nested` in parts."""
     # A misspelt key is reported before the key that is missing because of it.
     every = error.errors()
     first = next((each for each in every if each["type"] in _UNKNOWN), every[0])
-    loc = first["loc"] if len(keys) > 1 else first["loc"][:1]  # what follows names a type
+    loc = first["loc"] if nested else first["loc"][:1]  # what follows names a type
     place = [str(part + 1) if isinstance(part, int) else str(part) for part in loc]
-    what = f"{where}{'.'.join(place)}"
-    if first["type"] in _UNKNOWN:
-        known = keys.get(place[0] if len(place) > 1 else "", ())
-        return UsageError(what, "unknown key", suggest(place[-1], known))
-    return UsageError(what, first["msg"][0].lower() + first["msg"][1:])
-
-
-def suggest(name: str, known: Sequence[str]) -> str:
-    """Return a hint that names what was meant, or all there is."""
-    near = closest(name, known)
-    return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+    why = "unknown key" if first["type"] in _UNKNOWN else first["msg"][0].lower() + first["msg"][1:]
+    return UsageError(f"{where}{'.'.join(place)}", why)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from colligate.errors import UnknownModel, UsageError
-from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml, suggest
+from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml
 from colligate.models.names import split_adapter, split_name
 
 Task = Literal[
@@ -107,7 +107,7 @@ def apply_settings(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         name = name.strip()
         if not equals or name not in recipe.settings:
             why = "expected NAME=VALUE" if not equals else "there is no such setting"
-            raise UsageError(f"--set {setting}", why, suggest(name, list(recipe.settings)))
+            raise UsageError(f"--set {setting}", why, f"there are {', '.join(recipe.settings)}")
         table[name] = _parse_value(value.strip(), name)
     return _validate(table, "--set ")
 
@@ -127,7 +127,7 @@ def _validate(table: Mapping[str, Any], where: str) -> Recipe:
     try:
         return _RECIPE.validate_python(dict(table))
     except ValidationError as error:
-        raise explain_invalid(where, error, {"": _KEYS}) from error
+        raise explain_invalid(where, error, nested=False) from error
 
 
 def locate_base(base: str) -> str:
@@ -141,6 +141,5 @@ def locate_base(base: str) -> str:
 
 
 _DESCRIPTIONS = ("title", "paper", "about", "base", "name", "text")
-_KEYS = tuple(each.name for each in fields(Recipe) if each.name not in ("name", "text"))
 _RECIPE = TypeAdapter(Recipe)
 _RECIPES = TomlFolder(__package__, "recipes", "recipe")
