@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from colligate.core.events import Noted, Trace
 from colligate.documents.chunking import STRUCTURAL
@@ -14,12 +13,8 @@ from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.lab.bench.metrics.catalogue import require_groups
 from colligate.lab.bench.metrics.groups import (
     Backends,
-    Entails,
     MissingBackend,
-    Reads,
-    entail_by_judge,
     entail_by_trained,
-    read_by_judge,
     read_by_trained,
 )
 from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
@@ -31,11 +26,6 @@ from colligate.models import ChatModel, Embedder, Role
 from colligate.readers import make_reader
 from colligate.session import Session
 from colligate.settings import Settings
-
-B = TypeVar("B")
-
-JUDGE = "judge"
-"""As the name of a model for `nli` or `qa`: the judge does it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +98,7 @@ async def open_participants(
     embedder = await session.open_embedder(trace) if plan.searches else None
     entries = await _choose_runnable(plan, models, session, trace)
     reranker = await session.open_reranker(models, trace) if plan.searches else None
-    backends = await _open_backends(names, every.get(Role.JUDGE), session, answerer.spending)
+    backends = await _open_backends(names, every.get(Role.JUDGE), answerer.spending)
     records = await model_records(every, embedder, reranker)
     readers = await _open_readers({each.reader for each in entries}, models, session, trace)
     for reader, check in readers.values():
@@ -116,7 +106,7 @@ async def open_participants(
     for what, name in (("nli", names.nli), ("qa", names.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
-            records[what] = ModelRecord(name, "" if name == JUDGE else digest)
+            records[what] = ModelRecord(name, digest)
     answerer = replace(
         answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
     )
@@ -179,23 +169,10 @@ def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
 
 
 async def _open_backends(
-    names: ModelNames, judge: ChatModel | None, session: Session, spending: Spending
+    names: ModelNames, judge: ChatModel | None, spending: Spending
 ) -> Backends:
-    paid = PaidJudge(judge, spending) if judge is not None else None
-    if judge is not None and names.nli == JUDGE:
-        await session.probe(judge)  # whether a server gives odds of labels shows only a request
-
-    async def open_backend(
-        what: str, name: str | None, of_judge: Callable[[ChatModel], B], trained: Callable[[str], B]
-    ) -> B | None:
-        if name is None:
-            return None
-        if name != JUDGE:
-            return await asyncio.to_thread(trained, name)
-        if paid is None:
-            raise UsageError(f"--{what} {JUDGE} needs a judge", "none is named", "name a --judge")
-        return of_judge(paid)
-
-    nli: Entails | None = await open_backend("nli", names.nli, entail_by_judge, entail_by_trained)
-    qa: Reads | None = await open_backend("qa", names.qa, read_by_judge, read_by_trained)
-    return Backends(paid, nli, qa)
+    return Backends(
+        judge=PaidJudge(judge, spending) if judge is not None else None,
+        nli=await asyncio.to_thread(entail_by_trained, names.nli) if names.nli else None,
+        qa=await asyncio.to_thread(read_by_trained, names.qa) if names.qa else None,
+    )

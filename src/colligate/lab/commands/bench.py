@@ -87,11 +87,11 @@ class BenchOptions:
     ] = None
     nli: Annotated[
         str | None,
-        option("The entailment model: a T5 by name, or `judge`.", MODELS, metavar="NAME"),
+        option("The entailment model: a T5 by name.", MODELS, metavar="NAME"),
     ] = None
     qa: Annotated[
         str | None,
-        option("The reader of Disambig-F1: one for SQuAD 2, or `judge`.", MODELS, metavar="NAME"),
+        option("The reader of Disambig-F1: one for SQuAD 2.", MODELS, metavar="NAME"),
     ] = None
     chunker: options.Chunker = None
     indexes: Annotated[

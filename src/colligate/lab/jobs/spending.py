@@ -8,7 +8,7 @@ run that was refused a call is not kept.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,12 +19,8 @@ from colligate.models import (
     ChatModel,
     ChatRequest,
     Completion,
-    LabelModel,
-    LabelOdds,
-    Message,
     OnToken,
     Role,
-    Usage,
 )
 from colligate.models.base import WrappedModel
 from colligate.models.metering import Call, Meter, Prices
@@ -93,11 +89,7 @@ class PaidJudge(WrappedModel):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return self._model.capabilities & {
-            Capability.CHAT,
-            Capability.STRUCTURED,
-            Capability.LABELS,
-        }
+        return self._model.capabilities & {Capability.CHAT, Capability.STRUCTURED}
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Make one call; see `ChatModel.chat`."""
@@ -108,18 +100,6 @@ class PaidJudge(WrappedModel):
             took, cached = time.perf_counter() - began, reply.cached
             self._meter.chat(Role.JUDGE, self.name, reply.usage, seconds=took, cached=cached)
         return reply
-
-    async def labels(
-        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
-    ) -> LabelOdds:
-        assert isinstance(self._model, LabelModel)
-        prompt = await self._model.count_prompt(messages)
-        async with self._all.hold(prompt):
-            began = time.perf_counter()
-            odds = await self._model.labels(messages, labels, forced=forced)
-            took, usage = time.perf_counter() - began, Usage(prompt)
-            self._meter.scoring(Role.JUDGE, self.name, passes=1, seconds=took, usage=usage)
-        return odds
 
     async def aclose(self) -> None:
         """Do nothing: the owner of the model closes it."""

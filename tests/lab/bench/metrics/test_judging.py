@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from colligate.errors import MissingCapability, ModelError
+from colligate.errors import ModelError
 from colligate.lab.bench.metrics.alce import claim_recall, disambiguation_scores
-from colligate.lab.bench.metrics.groups import entail_by_judge, entail_by_trained, read_by_judge
+from colligate.lab.bench.metrics.groups import entail_by_trained
 from colligate.lab.bench.metrics.judging import (
     implies,
     loong_official,
@@ -14,7 +12,7 @@ from colligate.lab.bench.metrics.judging import (
 )
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionReading, QuestionTask
-from colligate.models import ChatRequest, Completion, LabelOdds, Message
+from colligate.models import Completion
 from colligate.testing import ScriptedModel
 
 SAID = Outcome("Ann", found=True)
@@ -57,8 +55,6 @@ async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
     assert await implies(ScriptedModel([cut, "No"]), "who?", "Ann", ["Ann"]) == 0
     score = Completion("Rating: [[7]]. And", finish_reason="length")
     assert (await loong_spd(question, SAID, ScriptedModel([score])) or {})["loong_spd"] == 7
-    with pytest.raises(ModelError, match="read nothing"):
-        await read_by_judge(ScriptedModel([Completion("", finish_reason="length")]))("?", "text")
 
 
 async def test_a_prediction_cannot_speak_to_the_judge() -> None:
@@ -112,32 +108,15 @@ async def test_the_two_protocols_ask_differently() -> None:
     assert "Order counts only" not in asked(model)[0]
 
 
-async def test_entailment_by_odds() -> None:
-    def odds(messages: Sequence[Message], labels: Sequence[str], forced: str) -> LabelOdds:
-        yes = 0.9 if "<statement>it rained</statement>" in messages[-1].content else 0.2
-        return LabelOdds({"Yes": yes, "No": 1 - yes}, mass=1.0)
-
-    nli = entail_by_judge(ScriptedModel(name="small", labels=odds))
-    question = Question("q", "?", claims=("it rained", "it snowed"))
-    said = Outcome("It rained [1].\nx", found=True)
-    assert await claim_recall(question, said, nli) == {"claim_recall": 0.5}
-    assert await claim_recall(question, Outcome(), nli) == {"claim_recall": 0}
-    with pytest.raises(MissingCapability, match="odds of Yes and No"):
-        entail_by_judge(ScriptedModel())
-
-
 async def test_what_a_reader_finds_for_each_reading() -> None:
-    replies = {"when?": ' "1932" ', "where?": "None.", "who?": "Ann Lee"}
-
-    def reply(call: ChatRequest) -> str:
-        return next(said for question, said in replies.items() if question in call.prompt)
+    async def reader(question: str, context: str) -> str:
+        return {"when?": "1932", "where?": "", "who?": "Ann Lee"}[question]
 
     readings = (
         QuestionReading("when?", ("in 1932", "1932")),
         QuestionReading("where?", ("Paris",)),
         QuestionReading("who?", ("Ann",)),
     )
-    reader = read_by_judge(ScriptedModel(reply, name="small"))
     question = Question("q", "?", readings=readings)
     said = Outcome("Ann Lee, 1932 [1].", found=True)
     found = await disambiguation_scores(question, said, reader) or {}
@@ -162,4 +141,5 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
     question = Question("q", "?", claims=("it rained", "it snowed"))
     found = await claim_recall(question, Outcome("Wet.", found=True), nli)
     assert found == {"claim_recall": 0.5}
+    assert await claim_recall(question, Outcome(), nli) == {"claim_recall": 0}
     assert asked[0] == "premise: Wet. hypothesis: it rained"

@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from colligate.core.prompts import escape
 from colligate.errors import ModelError
 from colligate.lab.bench.metrics.answers import score_separately, take_short, take_whole
-from colligate.lab.bench.metrics.groups import Measures, MetricGroup, escape_for_tag
+from colligate.lab.bench.metrics.groups import Measures, MetricGroup
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionTask
 from colligate.models.base import ChatModel, ChatRequest, Completion, Message
@@ -187,6 +188,12 @@ LOONG_SPD = MetricGroup("loong_spd", ask=loong_spd, needs="judge")
 
 
 # Asking a judge
+
+
+def escape_for_tag(text: str) -> str:
+    """Return text for between two tags of a prompt: it can neither close a tag nor begin a turn."""
+    return escape(text).replace("</", "‹/")
+
 
 _JUDGE_TOKENS = 2048  # a judge may think first
 
