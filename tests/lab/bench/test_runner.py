@@ -36,7 +36,6 @@ from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
 from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.lab.bench.tables import RunResults, read_totals
-from colligate.lab.commands.bench import collect_means
 from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
@@ -317,7 +316,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert [each.asked for each in done] == [0, 0]
     assert totals_of(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
-    assert collect_means(done[0], RunResults(data / "out"))["cells"][0]["metrics"]["answers"] == 3.0
+    assert RunResults(data / "out").means("d", "full-context")["answers"] == 3.0
     # Rows that were deleted and asked again are others, though they are as many.
     first, *others = read_rows(data / "out")
     assert read_totals(data / "out", [replace(first, began="later"), *others]) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -114,7 +114,6 @@ class BenchOptions:
     ] = 1
     max_tokens_total: options.MaxTokensTotal = None
     timeout: options.ItemTimeout = None
-    as_json: options.AsJson = False
 
 
 @command(app, "run")
@@ -161,11 +160,7 @@ def bench_run_command(
     done = run_resumable(lambda see: run_suite(request, see), bench.out)
     if done is None:
         return INTERRUPTED
-    results = RunResults(bench.out)
-    if bench.as_json:
-        print_json(collect_means(done, results))
-    else:
-        show_results(done, results)
+    show_results(done, RunResults(bench.out))
     _note_problems(done, bench)
     return ANSWERED
 
@@ -193,9 +188,8 @@ def _read_suite(name: str, bench: BenchOptions) -> Suite:
 def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
     from colligate.core.events import pluralize
 
-    if not bench.as_json:
-        note(f"{pluralize(done.asked, 'new row')}, {done.tokens:,} tokens; {bench.out}")
-        note(f"colligate bench report {bench.out} writes the report")
+    note(f"{pluralize(done.asked, 'new row')}, {done.tokens:,} tokens; {bench.out}")
+    note(f"colligate bench report {bench.out} writes the report")
     failed = [row for row in done.rows.values() if row.outcome.error]
     if failed:
         first = failed[0]
@@ -302,23 +296,6 @@ def bench_suites_command(as_json: options.AsJson = False) -> int:
 
 
 # Tables
-
-
-def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
-    """Return the means by data set and strategy, as JSON values."""
-    cells = [
-        {
-            "dataset": dataset,
-            "strategy": strategy,
-            "questions": len(results.rows_of(dataset, strategy)),
-            "failed": results.count_failed(dataset, strategy),
-            "metrics": results.means(dataset, strategy),
-        }
-        for asked in done.plan.datasets
-        for entry in done.plan.entries
-        for dataset, strategy in [(asked.dataset.name, entry.method.name)]
-    ]
-    return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
 
 
 def show_results(done: SuiteRun, results: RunResults) -> None:
