@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -28,9 +27,10 @@ from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.sentences import split_sentences
-from colligate.documents.tokens import CJK, estimate_tokens
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
-from colligate.lab.bench.metrics.answers import normalise_squad, remove_citation_marks
+from colligate.lab.bench.metrics.answers import remove_citation_marks
+from colligate.lab.bench.metrics.every_answer import is_right
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
@@ -164,25 +164,8 @@ async def _is_right(question: Question, answer: Answer, context: CurationContext
     """Whether the answer is right: by the judge if there is one, otherwise by its words."""
     said, short = map(remove_citation_marks, (answer.text, answer.short or ""))
     if context.judge is None:
-        return any(contains_answer(said, short, gold) for gold in question.answers)
+        return is_right(short or said, question.answers)
     return bool(await implies(context.judge_of(run), question.text, said, question.answers))
-
-
-def contains_answer(answer: str, short: str, gold: str) -> bool:
-    """Whether a right answer is in the answer or its short form, as whole words.
-
-    Yes and no are in many sentences: for them the short answer's first word counts.
-    """
-    wanted, said, cut = map(normalise_squad, (gold, answer, short))
-    if wanted in ("yes", "no"):
-        return cut.partition(" ")[0] == wanted
-    # A word ends at every sign of writing without blanks between words.
-    before, after = (
-        "" if re.match(f"[{CJK}]", sign) else edge
-        for sign, edge in ((wanted[:1], f"(?<![^\\W{CJK}])"), (wanted[-1:], f"(?![^\\W{CJK}])"))
-    )
-    pattern = re.compile(f"{before}{re.escape(wanted)}{after}")
-    return bool(wanted) and any(pattern.search(text) for text in (said, cut))
 
 
 _COMPRESSION = 3

@@ -11,7 +11,7 @@ from colligate.documents import Passage, Span
 from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training.curation import Curation
-from colligate.lab.training.dualrag import contains_answer, curate_dualrag, draw_role_samples
+from colligate.lab.training.dualrag import curate_dualrag, draw_role_samples
 from colligate.lab.training.trajectories import (
     GoldDocument,
     match_entities,
@@ -130,32 +130,6 @@ async def test_what_cannot_be_curated_is_reported(curate, world, tmp_path):
         await curate([record("a", "Sweden")], world(), settings=("summaries=free",))
     with pytest.raises(UsageError, match="--questions"):
         await curate_dualrag(Curation(out=tmp_path / "none"), lambda event: None)
-
-
-@pytest.mark.parametrize(
-    ("answer", "short", "gold", "right"),
-    [
-        ("She was born in Sweden.", "", "Sweden", True),
-        ("She was born in the town of Lund.", "", "the Town of Lund!", True),
-        ("They met at a party.", "a party", "art", False),
-        ("Nobody knows.", "Lund", "Lund", True),
-        ("Nobody knows it.", "unknown", "no", False),
-        ("No, they are not.", "No, it is older", "no", True),
-        ("Yes and no.", "yes", "no", False),
-        ("Anything.", "", "the", False),
-        ("鲁迅于1881年出生在绍兴。", "", "绍兴", True),
-        ("他出生于Lund，后来搬走。", "", "Lund", True),
-        ("首都は東京です。", "東京です", "東京", True),
-        ("수도는 서울은 아니다.", "", "서울", True),
-        ("鲁迅于1881年出生在绍兴。", "", "兴绍", False),
-        ("Évariste Galois.", "", "Éva", False),
-        ("It was Éva.", "", "Éva", True),
-        ("Évaは来た。", "", "Éva", True),
-        ("They met in Malmö.", "", "Malm", False),
-    ],
-)
-def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
-    assert contains_answer(answer, short, gold) is right
 
 
 async def test_a_prompt_that_was_cut_to_the_window_is_a_warning(answered, world):
