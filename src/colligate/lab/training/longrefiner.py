@@ -150,7 +150,7 @@ async def _select(
 ) -> CuratedItem:
     """Ask which titles of a document help, as `LongRefiner` asks."""
     structurer = Structurer(
-        settings.structuring,
+        Structuring.HEADINGS,  # the teacher writes no structure
         LongRefiner.least_words,
         LongRefiner.most_words,
         settings.structuring_tokens,
@@ -178,7 +178,7 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
 
 @dataclass(frozen=True)
 class CurationSettings:
-    """The strategy's parameters that shape the prompts, and how pairs are made.
+    """The strategy's parameters that shape the prompts.
 
     A text of `structuring_tokens` is the longest that inference shows a model with a window of
     32,768 tokens, such as the paper's. With the longest skeleton, half of it, it is within the
@@ -186,21 +186,13 @@ class CurationSettings:
     """
 
     structuring_tokens: int = 16_000  # of text in a pair
-    edge_words: int = 8  # of each end of a paragraph, as the instruction says
-    joined_words: int = 20  # paragraphs of fewer are joined, as in the paper's labels
-    recovered: float = 0.99  # of the text, or the pair is discarded
     documents: int = 8  # as the strategy
     mode: SearchMode = LongRefiner.mode
-    structuring: Structuring = Structuring.HEADINGS  # the teacher writes no structure by default
 
     name: ClassVar[str] = LongRefiner.name
 
     def __post_init__(self) -> None:
-        require_min(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
-        require_min(self, documents=1)
-        if self.recovered > 1:
-            why = "expected a share of the text"
-            raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
+        require_min(self, structuring_tokens=1, documents=1)
 
 
 # Structuring pairs: a document without its headings, and its skeleton. The skeleton is written by
@@ -213,6 +205,8 @@ HEADED = "its body still reads as if it had headings"
 LONG_PAIRS = "the skeleton is longer than inference lets a reply be"
 LOST = "the skeleton does not bring the text back"
 
+_RECOVERED = 0.99  # of the text, or the pair is discarded
+_JOINED_WORDS = 20  # paragraphs of fewer are joined, as in the paper's labels
 _SECTION = re.compile(r"<(?:sub-)?section: [^>]*>")
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
@@ -225,7 +219,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     """
     body, made = remove_headings(document), CuratedItem()
     spans = list(split_parts(body.bare, settings.structuring_tokens))
-    replies = [_write_reply(document, body.locate(span), settings) for span in spans]
+    replies = [_write_reply(document, body.locate(span)) for span in spans]
     faults = {
         SHORT: len(body.bare.text.split()) <= 2 * MOST_WORDS,
         HEADED: bool(body.bare.tree.sections),
@@ -239,7 +233,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
             made.discarded[f"{STRUCTURING}: {LONG_PAIRS}"] += 1
-        elif recover(reply, make_plain_document(text)).coverage < settings.recovered:
+        elif recover(reply, make_plain_document(text)).coverage < _RECOVERED:
             made.discarded[f"{STRUCTURING}: {LOST}"] += 1
         else:
             sample = Sample(
@@ -304,13 +298,8 @@ def _between_headings(document: Document) -> Iterator[Span]:
         place = stop
 
 
-def _write_reply(document: Document, within: Span, settings: CurationSettings) -> str:
-    written = write_skeleton(
-        document,
-        edge_words=settings.edge_words,
-        least_words=settings.joined_words,
-        within=within,
-    )
+def _write_reply(document: Document, within: Span) -> str:
+    written = write_skeleton(document, least_words=_JOINED_WORDS, within=within)
     return escape(written)  # as the model sees the text; a reply must not end a turn
 
 
