@@ -63,13 +63,10 @@ async def score_relevance(
     passages: Sequence[Passage],
     run: Run,
     by: Relevance = "auto",
-    *,
-    k1: float = 1.5,
-    b: float = 0.75,
 ) -> list[float]:
     """Return a score for each passage with its title and headings, the better the higher.
 
-    `k1` and `b` are those of BM25, whose statistics are of these passages alone.
+    BM25 has the statistics of these passages alone.
     """
     if by == "auto":
         suits = await run.suits_reranker(passages)
@@ -89,7 +86,7 @@ async def score_relevance(
 
         def bm25() -> list[float]:
             query, *texts = map(_words, [question, *map(titled_text, passages)])
-            return score_bm25(query, texts, k1=k1, b=b)
+            return score_bm25(query, texts)
 
         scores = await asyncio.to_thread(bm25)
     spans = tuple(passage.span for passage in passages)

@@ -46,9 +46,6 @@ class FiM(SearchMethod):
     Attributes:
         how: rank by attention (rank), best documents first and last (u-shape), or both; u-shape
             alone ranks by the reranker, the embedder or BM25, whichever the run has first
-        dummies: put a document without content in every place at once, in one pass (together), or
-            in one place after the other between the true documents, in a pass for each (each), as
-            Hsieh et al. do
         documents: documents (or passages, by `units`) that are read, best first
     """
 
@@ -56,7 +53,6 @@ class FiM(SearchMethod):
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
 
     how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
-    dummies: Literal["together", "each"] = "together"  # two calls in DuQUAD's Table 8
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
 
@@ -94,13 +90,7 @@ class FiM(SearchMethod):
         began = time.perf_counter()
         true = await _measure(question, passages, run)
         dummies = [await _make_dummy(passage, run) for passage in passages]
-        if self.dummies == "together":
-            bias = await _measure(question, dummies, run)
-        else:
-            bias = []
-            for place, dummy in enumerate(dummies):
-                others = [*passages[:place], dummy, *passages[place + 1 :]]
-                bias.append((await _measure(question, others, run))[place])
+        bias = await _measure(question, dummies, run)  # at once: two calls in DuQUAD's Table 8
         scores = [own - dummy for own, dummy in zip(true, bias, strict=True)]
         spans = tuple(passage.span for passage in passages)
         seconds = time.perf_counter() - began

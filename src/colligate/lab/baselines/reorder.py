@@ -54,21 +54,14 @@ class ReorderBM25(_Reorder):
 
     With `units=chunks budget=2048 documents=8` it is LongRefiner's BM25 row: chunks of six
     sentences, the best that 2,048 tokens hold.
-
-    Attributes:
-        k1: BM25: how much a repeated word counts
-        b: BM25: how much long texts are held back, from 0 to 1
     """
 
     name: ClassVar[str] = "reorder-bm25"
 
-    k1: float = 1.5
-    b: float = 0.75
-
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
         passages = await self._choose(question, run)
-        scores = await score_relevance(question, passages, run, "bm25", k1=self.k1, b=self.b)
+        scores = await score_relevance(question, passages, run, "bm25")
         shown = await show_best(passages, scores, run, by="BM25", budget=self.budget)
         return await run.read(question, shown, form=self.form)
 
