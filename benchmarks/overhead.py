@@ -175,7 +175,7 @@ def make_record(number: int, chance: random.Random) -> dict[str, Any]:
     }
 
 
-async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence[float]]:
+async def run(folder: Path, out: Path) -> tuple[float, Sequence[float]]:
     """Return the seconds of a run, and those of its answers."""
     suite = parse_suite(SUITE, "made", "made.toml")
     planned = plan(suite, folder, entries=configure_entries(suite))
@@ -183,7 +183,7 @@ async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence
     job: RunJob = Job(out, RUN, ROWS, Trace(keep=False), phase="answering")
     record = Provenance("made", SUITE, 0, {}, ("made",), ("full-context",))
     async with CorpusResolver(folder, out / "corpus") as corpora, job.resume(record, {}):
-        bench = Bench(planned, answering, corpora, Backends(), traces=traces)
+        bench = Bench(planned, answering, corpora, Backends())
         began = time.perf_counter()
         await bench.run(job)
         seconds = time.perf_counter() - began
@@ -195,17 +195,13 @@ def measure_bench(folder: Path, questions: int) -> None:
     chance = random.Random(1)
     lines = (json.dumps(make_record(number, chance)) + "\n" for number in range(questions))
     (folder / "made.jsonl").write_text("".join(lines), "utf-8")
-    (folder / "warm").mkdir()
-    asyncio.run(run(folder, folder / "warm", traces=True))
-    for traces in (False, True):
-        out = folder / f"out-{traces}"
-        out.mkdir()
-        whole, answers = asyncio.run(run(folder, out, traces=traces))
-        kept = "with its trace" if traces else "without a trace"
-        against = f"goal < 5; the answer itself {1000 * sum(answers) / questions:.1f} ms"
-        added = 1000 * (whole - sum(answers)) / questions
-        say(f"the bench's own time a question, {kept}", added, "ms", against)
-    many, rows = folder / "many", read_rows(folder / "out-True")
+    for name in ("warm", "out"):
+        (folder / name).mkdir()
+        whole, answers = asyncio.run(run(folder, folder / name))
+    against = f"goal < 5; the answer itself {1000 * sum(answers) / questions:.1f} ms"
+    added = 1000 * (whole - sum(answers)) / questions
+    say("the bench's own time a question", added, "ms", against)
+    many, rows = folder / "many", read_rows(folder / "out")
     many.mkdir()
     with (many / "rows.jsonl").open("w", encoding="utf-8") as file:
         for number in range(10_000):

@@ -145,7 +145,7 @@ class MadeRun:
         at, gold = [*METHODS].index(method), PLACES.get(dataset)
         right = (number + at) % 3 != 0
         documents = [f"{dataset}:{number}:{place}" for place in range(20)]
-        first = Piece(documents[gold or 3], 0, 90, "The answer is Röntgen.", "List", ((0, 20),))
+        first = Piece(documents[gold or 3], 0, 90, "The answer is Röntgen.", "List")
         second = Piece(documents[7], 5, 60, "Another passage.", "Something else")
         said = "Röntgen" if right else "Marie Curie"
         metrics = {"containment": float(right), "em": float(right), "f1": 0.5 + right / 2}

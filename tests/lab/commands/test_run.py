@@ -122,7 +122,7 @@ def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path:
     assert keeper.in_flight_most == 4
 
 
-def test_each_answer_has_its_trace(bench: Any, tmp_path: Path, out: Path) -> None:
+def test_each_answer_has_its_trace(bench: Any, out: Path) -> None:
     bench("--limit", "1")
     row = rows_of(out)[0]
 
@@ -130,10 +130,6 @@ def test_each_answer_has_its_trace(bench: Any, tmp_path: Path, out: Path) -> Non
         events = [json.loads(line) for line in lines]
     assert next(event["event"] for event in events if event["event"] != "opened") == "asking"
     assert events[-1]["event"] == "answered"
-
-    bench("--limit", "1", "--no-traces", out=tmp_path / "bare")
-    assert rows_of(tmp_path / "bare")[-1]["trace"] is None
-    assert not (tmp_path / "bare" / "traces").exists()
 
 
 def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:

@@ -78,8 +78,7 @@ class Outcome:
 class Piece:
     """A stretch of a document, half-open in code points, with its text.
 
-    `title` is its document's. Of a citation, `answer_spans` are the stretches of the answer's
-    text that rest on it.
+    `title` is its document's.
     """
 
     document: str
@@ -87,7 +86,6 @@ class Piece:
     end: int
     text: str
     title: str = ""
-    answer_spans: tuple[tuple[int, int], ...] = ()
 
 
 # Rows on the disk: one for each data set, question and strategy, as it is answered
@@ -270,7 +268,7 @@ async def observe(
         text=text,
         short=short,
         found=given is not None,
-        citations=tuple([await _cut(run, each.span, each.answer_spans) for each in cited]),
+        citations=tuple([await _cut(run, each.span) for each in cited]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in retrieved]),
         depth=fmean(depths) if depths else 0.0,
@@ -343,10 +341,10 @@ def _measure_depth(document: Document) -> int:
     return 2 + max(levels)
 
 
-async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:
+async def _cut(run: Run, span: Span) -> Piece:
     document = await run.document(span.document_id)
     text = document.slice(span)
-    return Piece(span.document_id, span.start, span.end, text, document.title, answer_spans)
+    return Piece(span.document_id, span.start, span.end, text, document.title)
 
 
 def _describe(error: BaseException) -> str:

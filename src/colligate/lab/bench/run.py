@@ -71,7 +71,6 @@ class BenchRequest:
     max_tokens_total: int | None = None
     timeout: float | None = None
     retry_failed: bool = False
-    traces: bool = True
     indexes: Path | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
@@ -121,7 +120,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
                 request.data, indexes, embedder, trace, chunker=request.names.chunker
             )
             await stack.enter_async_context(corpora)
-            bench = Bench(planned, who.answerer, corpora, who.backends, request.traces)
+            bench = Bench(planned, who.answerer, corpora, who.backends)
             job: RunJob = Job(
                 request.out,
                 RUN,
@@ -192,7 +191,6 @@ class Bench:
     answering: Answerer
     corpora: CorpusResolver
     backends: Backends
-    traces: bool = True
 
     def missing(self, job: RunJob) -> list[_Item]:
         """Return what is to be asked, or measured again, in the order of the plan."""
@@ -241,7 +239,6 @@ class Bench:
             outcome, trace = await self.answering.answer(
                 strategy, question.text, sources, item.entry.reader
             )
-        events = trace.to_json() if self.traces else []
         return Row(
             *item.key,
             question_text=question.text,
@@ -250,7 +247,7 @@ class Bench:
             metrics={},
             gold_at=question.gold_at,
             answerable=question.answerable,
-            trace=await in_thread(_write_trace, folder, item.key, events) if self.traces else None,
+            trace=await in_thread(_write_trace, folder, item.key, trace.to_json()),
             began=began,
             attempt=item.attempt,
         )

@@ -98,10 +98,6 @@ class BenchOptions:
         Path | None,
         option("Indexed corpora, which runs can share. Default: in --out.", OUTPUT, metavar="DIR"),
     ] = None
-    traces: Annotated[
-        bool,
-        option("Keep the events of every answer.", OUTPUT, "--traces/--no-traces", default=True),
-    ] = True
     concurrency: Annotated[
         int,
         option(
