@@ -68,7 +68,6 @@ def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: 
     text = environment.from_string(template.read_text("utf-8")).render(
         suite=results.suite,
         table=results.table,
-        facts=_make_facts(results),
         remarks=tuple(_make_remarks(results)),
         measures=make_measure_tables(results),
         figures=figures,
@@ -91,31 +90,6 @@ def escape_markdown(text: str) -> str:
 
 
 # What was run, and with what
-
-
-def _make_facts(results: RunResults) -> Sequence[tuple[str, str, str]]:
-    """Return the name of each number, the number, and a remark below it."""
-    rows, made = results.rows, results.provenance
-    failed = sum(bool(row.error) for row in rows)
-    usage = [row.outcome.usage for row in rows]
-    into, out, calls = (
-        sum(int(each.get(name) or 0) for each in usage)
-        for name in ("input_tokens", "output_tokens", "calls")
-    )
-    prices = [each.get("cost_usd") for each in usage]
-    dollars = format_number(sum(float(price) for price in prices if price is not None))
-    reader = made.models["reader"].name if "reader" in made.models else "none"
-    questions = f"of {pluralize(len(results.datasets), 'data set')}, seed {made.seed}"
-    share = format_number(100 * failed / max(1, len(rows)), 1)
-    return (
-        ("Questions", f"{len({row.key[:2] for row in rows}):,}", questions),
-        ("Strategies", str(len(results.methods)), pluralize(len(rows), "answer")),
-        ("Failed", f"{failed:,}", f"{share} % of the answers"),
-        ("Reader", reader, ""),
-        ("Tokens", f"{into + out:,}", f"{into:,} in, {out:,} out"),
-        ("Calls", f"{calls:,}", f"{dollars} USD{' and more' if None in prices else ''}"),
-    )
-
 
 _FEW = 30  # below it the percentiles of a bootstrap are too narrow
 
