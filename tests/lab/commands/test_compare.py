@@ -58,6 +58,6 @@ def test_a_report_is_written_of_a_run(colligate: Any, out: Path) -> None:
 
 
 def test_the_suites_are_listed(colligate: Any) -> None:
-    listed = json.loads(colligate.here("bench", "suites", "--json").stdout)
-    assert {"duquad-table1", "rdr2-ablation"} <= {suite["name"] for suite in listed}
-    assert "DuQUAD, Table 1" in colligate.here("bench", "suites").stdout
+    listed = colligate.here("bench", "suites").stdout
+    assert {"duquad-table1", "rdr2-ablation"} <= {line.split()[0] for line in listed.splitlines()}
+    assert "DuQUAD, Table 1" in listed

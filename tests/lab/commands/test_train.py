@@ -16,7 +16,7 @@ import pytest
 from colligate.strategies.rdr2.router import REFUSAL
 
 TOWERS = ("Ard", "Brack", "Corrin", "Dunmore", "Eask", "Fanad", "Galley", "Hook")
-COMMANDS = ("curate", "fit", "evaluate", "recipes")
+COMMANDS = ("curate", "fit", "evaluate")
 
 
 def page(tower: str) -> str:
@@ -128,11 +128,6 @@ def test_an_adapter_is_evaluated_on_what_was_held_out(
     assert as_json["models"]["router"] == f"openai:router@{server.url}"
     measure = next(m for m in as_json["measures"] if m["metric"] == "ans_f1")
     assert (measure["base"], measure["adapted"]) == (0.0, 1.0)
-
-
-def test_recipes_are_listed(colligate: Any) -> None:
-    lines = colligate.here("train", "recipes").stdout.splitlines()
-    assert ["rdr2-router", "lora", "router"] in [line.split()[:3] for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -269,25 +269,13 @@ def bench_report_command(
 
 
 @command(app, "suites")
-def bench_suites_command(as_json: options.AsJson = False) -> int:
+def bench_suites_command() -> int:
     """List the suites; each is a table or figure of a paper."""
     from colligate.lab.bench.suites import list_suites, read_suite
 
     suites = [read_suite(name) for name in list_suites()]
-    if as_json:
-        print_json(
-            [
-                {
-                    **{name: getattr(suite, name) for name in ("name", "title", "paper", "about")},
-                    "datasets": [dataset.name for dataset in suite.datasets],
-                    "strategies": [method.name for method in suite.strategies],
-                }
-                for suite in suites
-            ]
-        )
-    else:
-        rows = [(s.name, s.title, ", ".join(each.name for each in s.datasets)) for s in suites]
-        print_result(make_table(["suite", "what it is", "data sets"], rows))
+    rows = [(s.name, s.title, ", ".join(each.name for each in s.datasets)) for s in suites]
+    print_result(make_table(["suite", "what it is", "data sets"], rows))
     return ANSWERED
 
 

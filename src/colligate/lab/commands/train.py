@@ -194,7 +194,7 @@ def train_fit_command(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="A recipe's name (`colligate train recipes`), or the path of a recipe (.toml).",
+            help="A recipe's name (docs/training.md), or the path of a recipe (.toml).",
             show_default=False,
         ),
     ],
@@ -271,17 +271,6 @@ def train_head_command(
         note("stopped; the same command resumes")
         return INTERRUPTED
     print_result(str(out / "model.onnx"))
-    return ANSWERED
-
-
-@command(app, "recipes")
-def train_recipes_command() -> int:
-    """List the recipes: what is trained, on which tasks, and how."""
-    from colligate.lab.training.recipes import list_recipes, read_recipe
-
-    recipes = [read_recipe(name) for name in list_recipes()]
-    rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
-    print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
     return ANSWERED
 
 
