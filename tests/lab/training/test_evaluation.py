@@ -276,44 +276,16 @@ async def test_a_model_that_cannot_be_held_is_told_the_form_and_a_skeleton_may_b
     assert (found.adapted, found.difference) == (None, None)  # there is no adapter
 
 
-async def test_an_adapter_may_be_for_one_task(evaluated: Any) -> None:
+async def test_one_task_of_several_may_be_asked(evaluated: Any) -> None:
     messages, reply, meta = asked_at_inference()["identifier"]
     one = Sample("i", "identifier", (*messages, Message("assistant", reply)), meta)
-    report, _ = await evaluated(
-        Student(), [*map(scope, range(3)), one], adapters=["scope=good", "identifier=other"]
-    )
-    assert {(m.task, m.adapter) for m in report.measures} == {
-        ("scope", "scope=good"),
-        ("identifier", "identifier=other"),
-    }
-    assert report.models["scope=good"] == "base+good"
     alone, _ = await evaluated(Student(), [*map(scope, range(3)), one], tasks=["identifier"])
     assert alone.samples == {"identifier": 1}
 
 
-async def test_a_model_that_was_trained_whole_is_opened_beside_the_base(
-    evaluated: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    (whole / "config.json").write_text("{}")
-    opened: list[str] = []
-
-    def open_model(name: str, **_: Any) -> Student:
-        opened.append(name)
-        return Student("good")
-
-    monkeypatch.setattr("colligate.session.open_model", open_model)
-    model = Student(capabilities=[Capability.CHAT])
-    report, _ = await evaluated(model, adapters=[str(whole)])
-    assert opened == [f"hf:{whole}"]
-    assert measure(report, "accuracy", str(whole)).adapted == 1
-    (whole / "adapter_config.json").write_text("{}")  # now it is an adapter
+async def test_a_model_that_takes_no_adapter_is_reported(evaluated: Any) -> None:
     with pytest.raises(MissingCapability, match="takes no adapter"):
-        await evaluated(
-            ScriptedModel(name="plain"),
-            adapters=[str(whole)],
-        )
+        await evaluated(ScriptedModel(name="plain"), adapters=["router"])
 
 
 @pytest.mark.parametrize(
@@ -321,7 +293,7 @@ async def test_a_model_that_was_trained_whole_is_opened_beside_the_base(
     [
         ({"tasks": ["scoop"]}, "there is no task 'scoop'"),
         ({"tasks": ["router"]}, "no samples: of router; it has scope"),
-        ({"adapters": ["router=good"]}, "there are no samples of router"),
+        ({"adapters": ["base"]}, "the report calls the model without an adapter base"),
     ],
 )
 async def test_what_is_not_there_is_said_before_anything_is_asked(

@@ -288,10 +288,10 @@ class EvaluateOptions:
     adapter: Annotated[
         list[str] | None,
         options.option(
-            "An adapter for all tasks or for one; may be repeated: a folder, a hub name, the name "
-            "that the base's server gives it, or the folder of a model trained whole.",
+            "An adapter; may be repeated: a folder, a hub name, or the name that the base's server "
+            "gives it.",
             options.MODELS,
-            metavar="[TASK=]DIR",
+            metavar="DIR",
         ),
     ] = None
     tasks: Tasks = None

@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,6 @@ from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.structured import json_schema_of, with_schema
 from colligate.models.weights import hash_file
-from colligate.session import Session
-from colligate.settings import Named as NamedModel
 from colligate.strategies.longrefiner.method import FORCED, LABELS
 
 REPORT, REPLIES = "report.json", "replies.jsonl"
@@ -57,8 +54,7 @@ class Evaluation:
     """A request to evaluate adapters, with its folder `out`.
 
     `data` is a folder of curated samples and `split` one of its files ("held_out"). The reader
-    of `names` is the base. An adapter is a folder or a name, for all tasks, or "TASK=ADAPTER" for
-    one; it may be the folder of a model of which all parameters were trained. `limit` is how many
+    of `names` is the base. An adapter is a folder or a name. `limit` is how many
     samples of each task, None all. `max_tokens_total` limits what this process spends.
     """
 
@@ -77,10 +73,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Side:
-    """The base, or an adapter on it, and the tasks that it is asked for."""
+    """The base, or an adapter on it."""
 
     name: str
-    tasks: tuple[str, ...]
     run: Run
 
 
@@ -101,9 +96,8 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     async with AsyncExitStack() as stack:
         stack.enter_context(lock_folder(request.out))
         session = await stack.enter_async_context(request.names.session())
-        tasks = tuple(dict.fromkeys(sample.task for sample in samples))
         base = (await session.open_models(trace, [Role.READER]))[Role.READER]
-        if "scope" in tasks and session.find_unprobed(base):
+        if any(sample.task == "scope" for sample in samples) and session.find_unprobed(base):
             await session.probe(base)  # does it give odds of labels?
         made_with = {
             "base": asdict((await model_records({Role.READER: base}, None, None))["reader"]),
@@ -115,9 +109,9 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         cache = ResponseCache(request.out / _CACHE)
         stack.callback(cache.close)
         run = _start_run(CachedChat(base, cache), spending, trace)
-        sides = [_Side(BASE, tasks, run)]
+        sides = [_Side(BASE, run)]
         for given in dict.fromkeys(request.adapters):
-            sides.append(await _open_side(given, tasks, run, session, cache))
+            sides.append(await _open_side(given, run))
         replies = await _ask_all(samples, sides, request.concurrency, trace)
         usage = run.meter.report().to_json()
         models = {side.name: side.run.model(Role.READER) for side in sides}
@@ -180,39 +174,19 @@ def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
     return run
 
 
-async def _open_side(
-    given: str,
-    tasks: Sequence[str],
-    run: Run,
-    session: Session,
-    cache: ResponseCache,
-) -> _Side:
+async def _open_side(adapter: str, run: Run) -> _Side:
     """Return the side of an adapter, named as the user did."""
-    task, equals, adapter = given.partition("=")
-    if not (equals and task in STEPS):
-        task, adapter = "", given
-    if task and task not in tasks:
-        raise UsageError(f"--adapter {given}", f"there are no samples of {task}")
-    if given == BASE:
+    if adapter == BASE:
         why = f"the report calls the model without an adapter {BASE}"
-        raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
-    files = await in_thread(
-        lambda: {each.name for each in Path(adapter).expanduser().glob("*.json")}
-    )
-    if "config.json" in files and "adapter_config.json" not in files:  # a model trained whole
-        model = await session.open_model(NamedModel(f"hf:{adapter}"))
-        side = copy(run)  # budget and meter are the same ones
-        side.models = {Role.READER: CachedChat(model, cache)}
-    else:
-        side = await run.with_adapter(Role.READER, adapter)
-    return _Side(given, (task,) if task else tuple(tasks), side)
+        raise UsageError(f"--adapter {adapter}", why, f"give a folder of that name as ./{adapter}")
+    return _Side(adapter, await run.with_adapter(Role.READER, adapter))
 
 
 async def _ask_all(
     samples: Sequence[Sample], sides: Sequence[_Side], concurrency: int, trace: Trace
 ) -> list[ScoredReply]:
-    """Return the reply of each side to each sample of its tasks, with its values."""
-    wanted = [(sample, side) for sample in samples for side in sides if sample.task in side.tasks]
+    """Return the reply of each side to each sample, with its values."""
+    wanted = [(sample, side) for sample in samples for side in sides]
     done = 0
 
     async def ask(asked: tuple[Sample, _Side]) -> ScoredReply:
