@@ -97,7 +97,7 @@ def test_samples_and_their_card_stand_in_the_folder(
     assert asked(server) == before
     card = json.loads((out / "card.json").read_bytes())
     assert card["complete"] is True
-    assert card["sessions"][0]["arguments"]["set"] == ["k=2"]
+    assert card["sessions"][0]["arguments"]["parameters"] == ["k=2"]
 
 
 def test_an_adapter_is_evaluated_on_what_was_held_out(

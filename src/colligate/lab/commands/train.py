@@ -12,7 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_result, warn
-from colligate.lab.commands import pick, record_options
+from colligate.lab.commands import pick
 
 if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
@@ -172,7 +172,7 @@ def train_curate_command(
         "names": ModelNames(settings),
         "tasks": options.split_names(given.tasks),
         "settings": tuple(given.parameters or ()),
-        "arguments": {"system": system, **record_options(given)},
+        "arguments": {"system": system, **options.collect_given(given, *vars(given))},
     }
     request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
@@ -343,7 +343,7 @@ def train_evaluate_command(
         "names": ModelNames(Settings.load(given.config).override(reader=given.model)),
         "adapters": tuple(given.adapter or ()),
         "tasks": options.split_names(given.tasks),
-        "arguments": record_options(given),
+        "arguments": options.collect_given(given, *vars(given)),
     }
     request = Evaluation(**{**pick(given, Evaluation), **chosen})
     report = run_resumable(lambda see: evaluate(request, see), given.out)
