@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from colligate.errors import UsageError
 from colligate.lab.bench.significance import Difference, paired_bootstrap
@@ -28,21 +28,6 @@ class MetricComparison:
     difference: Difference
     missing: tuple[int, int]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as `bench compare --json` prints it."""
-        return {
-            "dataset": self.dataset,
-            "metric": self.metric,
-            "first": self.first,
-            "second": self.second,
-            "first_mean": self.means[0],
-            "second_mean": self.means[1],
-            **self.difference.to_json(),
-            "questions": self.difference.questions,
-            "missing_first": self.missing[0],
-            "missing_second": self.missing[1],
-        }
-
 
 class _Side(NamedTuple):
     """One strategy of a run, and the name that tells it apart from the other side."""
@@ -58,26 +43,23 @@ def compare_runs(
     *,
     metrics: Sequence[str] = (),
     strategies: Sequence[str] = (),
-    seed: int | None = None,
 ) -> list[MetricComparison]:
     """Compare two runs strategy by strategy, or two strategies of one run, over common questions.
 
     With two runs `strategies` keeps only those of these names; with one it names the two, and
     without a name the run's first is compared with each of the others. Without `metrics` it is
-    that of the data set's first column in the suite's table, or the one that tells most. Samples
-    are drawn by `seed`, by default the first run's.
+    that of the data set's first column in the suite's table, or the one that tells most.
 
     Raises:
         MissingPath, FaultyRecord: there is no run, or its rows are damaged.
         UsageError: there is nothing to compare, or no such strategy or metric.
     """
     ours = RunResults(first)
-    chosen = ours.provenance.seed if seed is None else seed
     if second is None:
         pairs = _pair_strategies(ours, strategies)
     else:
         pairs = _pair_runs(ours, RunResults(second), strategies)
-    found = [each for pair in pairs for each in _compare_sides(*pair, metrics, chosen)]
+    found = [each for pair in pairs for each in _compare_sides(*pair, metrics)]
     if not found:
         what = " or ".join(metrics) or "a metric of right and wrong answers"
         hint = "" if metrics else "name one with --metric, such as tokens"
@@ -128,7 +110,7 @@ def _list_strategies(run: RunResults, names: Sequence[str]) -> list[str]:
 
 
 def _compare_sides(
-    first: _Side, second: _Side, metrics: Sequence[str], seed: int
+    first: _Side, second: _Side, metrics: Sequence[str]
 ) -> Iterator[MetricComparison]:
     for dataset in first.results.datasets:
         rows = [side.results.rows_of(dataset, side.strategy) for side in (first, second)]
@@ -148,6 +130,7 @@ def _compare_sides(
             means = fmean(values[0]), fmean(values[1])
             missing = len(other) - len(both), len(one) - len(both)
             clusters = [asked[question] for question in both]
+            seed = first.results.provenance.seed
             difference = paired_bootstrap(*values, seed, clusters=clusters)
             names = dataset, metric, first.name, second.name
             yield MetricComparison(*names, means, difference, missing)

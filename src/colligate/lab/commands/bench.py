@@ -11,7 +11,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, INTERRUPTED, command
-from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.cli.display import make_table, note, print_result, warn
 from colligate.cli.options import LIMITS, MODELS, OUTPUT, option
 from colligate.lab.commands import pick
 
@@ -221,10 +221,6 @@ def bench_compare_command(
             metavar="A,B",
         ),
     ] = None,
-    seed: Annotated[
-        int | None, option("The seed of the samples. Default: the first run's.", _WHAT, min=0)
-    ] = None,
-    as_json: options.AsJson = False,
 ) -> int:
     """Compare strategies over the questions that both were asked.
 
@@ -240,11 +236,7 @@ def bench_compare_command(
             f"expected one or two runs, got {len(runs)}", "", "give one or two folders"
         )
     names = options.split_names(strategies)
-    found = compare_runs(*runs, metrics=metric or (), strategies=names, seed=seed)
-    if as_json:
-        print_json([each.to_json() for each in found])
-    else:
-        show_comparison(found)
+    show_comparison(compare_runs(*runs, metrics=metric or (), strategies=names))
     return ANSWERED
 
 
