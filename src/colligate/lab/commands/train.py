@@ -296,9 +296,6 @@ class EvaluateOptions:
     ] = None
     tasks: Tasks = None
     limit: Limit = None
-    split: Annotated[
-        str, options.option("The file of samples: held_out or train.", _DATA, default=True)
-    ] = "held_out"
     seed: Annotated[
         int,
         options.option(

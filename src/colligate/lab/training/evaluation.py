@@ -33,7 +33,7 @@ from colligate.lab.bench.significance import Difference, paired_bootstrap
 from colligate.lab.jobs.files import lock_folder, write_whole
 from colligate.lab.jobs.identity import hardware, model_records, versions
 from colligate.lab.jobs.spending import SharedTokenBudget, Spending
-from colligate.lab.training.samples import Sample, read_samples
+from colligate.lab.training.samples import HELD_OUT, Sample, read_samples
 from colligate.lab.training.scores import STEPS, average_values, score_reply
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
@@ -53,7 +53,7 @@ _SAMPLE_ERRORS = (ContextTooSmall, MalformedOutput, RequestRefused)
 class Evaluation:
     """A request to evaluate adapters, with its folder `out`.
 
-    `data` is a folder of curated samples and `split` one of its files ("held_out"). The reader
+    `data` is a folder of curated samples, some of them held out. The reader
     of `names` is the base. An adapter is a folder or a name. `limit` is how many
     samples of each task, None all. `max_tokens_total` limits what this process spends.
     """
@@ -63,7 +63,6 @@ class Evaluation:
     names: ModelNames = field(default_factory=ModelNames)
     adapters: Sequence[str] = ()
     tasks: Sequence[str] = ()
-    split: str = "held_out"
     limit: int | None = None
     seed: int = 0
     concurrency: int = 4
@@ -101,7 +100,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
             await session.probe(base)  # does it give odds of labels?
         made_with = {
             "base": asdict((await model_records({Role.READER: base}, None, None))["reader"]),
-            "samples": {"file": str(request.data / f"{request.split}.jsonl"), "sha256": digest},
+            "samples": {"file": str(request.data / HELD_OUT), "sha256": digest},
             "versions": await in_thread(versions),
             "hardware": await in_thread(hardware),
             "arguments": dict(request.arguments),
@@ -122,7 +121,6 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
             trace.emit(Noted(warning, warning=True))
     report = EvaluationReport(
         models={side: model.name for side, model in models.items()},
-        split=request.split,
         samples=Counter(sample.task for sample in samples),
         measures=await in_thread(compare_sides, replies, request.seed),
         failed=Counter(reply.side for reply in replies if reply.error),
@@ -137,7 +135,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
 
 def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
     """Return the samples that are asked, task by task, and the digest of their file. Blocks."""
-    file = request.data / f"{request.split}.jsonl"
+    file = request.data / HELD_OUT
     if not file.is_file():
         why = f"it has no {file.name}"
         hint = "colligate train curate --out makes one"
@@ -273,7 +271,6 @@ class EvaluationReport:
     """
 
     models: Mapping[str, str]
-    split: str
     samples: Mapping[str, int]
     measures: tuple[Measure, ...]
     failed: Mapping[str, int] = field(default_factory=dict)
