@@ -139,7 +139,6 @@ def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:
 
     run = json.loads((out / "run.json").read_text("utf-8"))
     assert run["models"]["reader"]["name"] == f"openai:keeper@{keeper.url}"
-    assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
     assert len(run["models"]["embedder"]["digest"]) == 64
     assert len(run["data"]["towers.jsonl"]) == 64
     assert {"readers/quoting.py", "strategies/full_context.py"} <= set(run["prompts"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from colligate.errors import ColligateError
 from colligate.lab.jobs.identity import (
     path_digest,
     prompt_differences,
     prompt_digests,
-    server_info,
     weights_digest,
 )
 from colligate.models.weights import PINNED
@@ -31,20 +29,6 @@ def test_pinned_weights_are_known_by_their_digest_and_files_by_theirs(tmp_path: 
     with_adapter = weights_digest(f"hf:{tmp_path}/a.gguf+{adapter}")
     assert with_adapter.startswith(f"{base}+")
     assert weights_digest("openai:gpt@http://localhost/v1") == ""
-
-
-async def test_what_a_server_reports_anew_each_time_is_left_out() -> None:
-    class Served:
-        async def listed(self) -> dict[str, object]:
-            return {"id": "m", "created": 17, "max_model_len": 4096}
-
-    class Silent:
-        async def listed(self) -> dict[str, object]:
-            raise ColligateError("it lists nothing")
-
-    assert await server_info(Served()) == {"id": "m", "max_model_len": 4096}
-    assert await server_info(Silent()) == {}
-    assert await server_info(object()) == {}
 
 
 def test_prompts_are_those_of_core_and_of_the_strategies() -> None:

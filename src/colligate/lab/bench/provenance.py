@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -106,5 +105,4 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
 
 
 def _describe_model(model: ModelRecord) -> str:
-    said = f" {json.dumps(dict(model.said))}" if model.said else ""
-    return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")
+    return model.name + (f" ({model.digest[:12]})" if model.digest else "")

@@ -16,14 +16,14 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from colligate.core.parameters import list_parameters
-from colligate.errors import ColligateError, UsageError, WeightsUnavailable
+from colligate.errors import UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.base import memory_bytes
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
@@ -116,13 +116,12 @@ def _quote(value: Any) -> str:
 class ModelRecord:
     """A model that took part.
 
-    `digest` is the SHA-256 of weights in a file, or the commit of those from a hub. If a server
-    holds them it is empty, and `said` is what the server reports about the model.
+    `digest` is the SHA-256 of weights in a file, or the commit of those from a hub; empty if a
+    server holds them.
     """
 
     name: str
     digest: str = ""
-    said: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def model_records(
@@ -135,20 +134,8 @@ async def model_records(
 
 
 async def _model_record(model: Any) -> ModelRecord:
-    said = await server_info(model)
-    digest = "" if said else await asyncio.to_thread(weights_digest, model.name)
-    return ModelRecord(redact_name(model.name), digest, said)
-
-
-async def server_info(model: Any) -> dict[str, Any]:
-    """Return what a model's server reports about it; empty for a model in this process."""
-    if not hasattr(model, "listed"):
-        return {}
-    try:
-        said = await model.listed()
-    except ColligateError:  # not every server lists its models
-        return {}
-    return {key: value for key, value in said.items() if key not in _VOLATILE}
+    digest = await asyncio.to_thread(weights_digest, model.name)
+    return ModelRecord(redact_name(model.name), digest)
 
 
 def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
@@ -166,7 +153,6 @@ def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
     }
 
 
-_VOLATILE = frozenset({"created", "permission"})  # a server reports others at each request
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.onnx")
 
 

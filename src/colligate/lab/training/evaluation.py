@@ -53,9 +53,9 @@ _SAMPLE_ERRORS = (ContextTooSmall, MalformedOutput, RequestRefused)
 class Evaluation:
     """A request to evaluate adapters, with its folder `out`.
 
-    `data` is a folder of curated samples, some of them held out. The reader
-    of `names` is the base. An adapter is a folder or a name. `limit` is how many
-    samples of each task, None all. `max_tokens_total` limits what this process spends.
+    `data` is a folder of curated samples, some of them held out. The reader of `names` is the base.
+    An adapter is a folder or a name. `limit` is how many samples of each task, None all.
+    `max_tokens_total` limits what this process spends.
     """
 
     data: Path
