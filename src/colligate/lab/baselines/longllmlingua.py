@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from colligate.core.events import Pruned
 from colligate.core.prompts import escape
@@ -43,7 +43,6 @@ class LongLLMLingua(LikelihoodMethod):
         dynamic: how much more is kept of the best document than on average, as a share; as much
             less of the last
         block: tokens that are cut at a time
-        order: order in which the documents are read: best first, or as given
     """
 
     name: ClassVar[str] = "longllmlingua"
@@ -54,7 +53,6 @@ class LongLLMLingua(LikelihoodMethod):
     extra: int = 100  # FlashRAG, context_budget
     dynamic: float = 0.3  # delta tau
     block: int = 200
-    order: Literal["best", "given"] = "best"
 
     async def _shorten(
         self, question: str, passages: Sequence[Passage], run: Run
@@ -69,12 +67,11 @@ class LongLLMLingua(LikelihoodMethod):
             run.emit(Pruned(spans, f"the target of {target} tokens was reached"))
         shares = self._share(ranked, sizes, target)
         asked, before = f"{escape(question.strip())}\n\n", ""
-        order = ranked if self.order == "best" else sorted(ranked)
         kept: list[CompressedPassage] = []
-        for place in order:
+        for place in ranked:
             kept.append(await self._cut(asked, before, passages[place], shares[place], run))
             before += f"{kept[-1].text}\n\n" if kept[-1].kept else ""
-        return kept, [scores[place] for place in order]
+        return kept, [scores[place] for place in ranked]
 
     async def _rank(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         """Return r_k of each document; the higher the better."""
