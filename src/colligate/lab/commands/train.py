@@ -296,15 +296,6 @@ class EvaluateOptions:
     ] = None
     tasks: Tasks = None
     limit: Limit = None
-    seed: Annotated[
-        int,
-        options.option(
-            "The seed that draws the samples, also those of the bootstrap.",
-            _DATA,
-            min=0,
-            default=True,
-        ),
-    ] = 0
     config: options.Config = None
     concurrency: Concurrency = 4
     max_tokens_total: options.MaxTokensTotal = None

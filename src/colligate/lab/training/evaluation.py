@@ -46,6 +46,7 @@ REPORT, REPLIES = "report.json", "replies.jsonl"
 BASE = "base"
 
 _CACHE = "replies.db"
+_SEED = 0  # of the samples that are drawn, and of the bootstrap
 _SAMPLE_ERRORS = (ContextTooSmall, MalformedOutput, RequestRefused)
 
 
@@ -64,7 +65,6 @@ class Evaluation:
     adapters: Sequence[str] = ()
     tasks: Sequence[str] = ()
     limit: int | None = None
-    seed: int = 0
     concurrency: int = 4
     max_tokens_total: int | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -122,10 +122,9 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     report = EvaluationReport(
         models={side: model.name for side, model in models.items()},
         samples=Counter(sample.task for sample in samples),
-        measures=await in_thread(compare_sides, replies, request.seed),
+        measures=await in_thread(compare_sides, replies),
         failed=Counter(reply.side for reply in replies if reply.error),
         cut=Counter(r.side for r in replies if r.completion.finish_reason == "length"),
-        seed=request.seed,
         usage=usage,
         made_with=made_with,
     )
@@ -149,7 +148,7 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         sample
         for task in STEPS
         if not request.tasks or task in request.tasks
-        for sample in draw_sample((s for s in every if s.task == task), request.limit, request.seed)
+        for sample in draw_sample((s for s in every if s.task == task), request.limit, _SEED)
     ]
     if not found:
         why = (
@@ -267,7 +266,6 @@ class EvaluationReport:
     """All measures. `models` names each side's model, `samples` counts those of each task.
 
     `failed` and `cut` count the replies that failed, or reached their maximum length, by side.
-    `seed` drew the samples, of the file and of the bootstrap.
     """
 
     models: Mapping[str, str]
@@ -275,7 +273,6 @@ class EvaluationReport:
     measures: tuple[Measure, ...]
     failed: Mapping[str, int] = field(default_factory=dict)
     cut: Mapping[str, int] = field(default_factory=dict)
-    seed: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
     made_with: Mapping[str, Any] = field(default_factory=dict)
 
@@ -284,7 +281,7 @@ class EvaluationReport:
         return {**vars(self), "measures": [measure.to_json() for measure in self.measures]}
 
 
-def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:
+def compare_sides(replies: Sequence[ScoredReply]) -> tuple[Measure, ...]:
     """Return every metric of every task, for each adapter and the base over the same samples."""
     found = []
     for task in STEPS:
@@ -306,7 +303,7 @@ def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, .
                     measure = replace(measure, adapter=adapter, adapted=adapted.get(metric))
                 if adapter and pairs:
                     ours, theirs, origins = zip(*pairs, strict=True)
-                    difference = paired_bootstrap(ours, theirs, seed, clusters=origins)
+                    difference = paired_bootstrap(ours, theirs, _SEED, clusters=origins)
                     measure = replace(measure, difference=difference)
                 found.append(measure)
     return tuple(found)
