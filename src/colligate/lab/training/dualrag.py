@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,8 +25,7 @@ from colligate.core.events import Listener, Trace
 from colligate.core.parameters import set_parameters
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
-from colligate.documents import Document, Span
-from colligate.documents.sentences import split_sentences
+from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
 from colligate.lab.bench.metrics.answers import remove_citation_marks
@@ -144,20 +143,8 @@ async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
         except UnknownDocument:
             golds.append(GoldDocument(id_, titles.get(id_, ""), named))
         else:
-            named = named or tuple(_read_supporting_facts(question, document))
             golds.append(GoldDocument(id_, document.title, named))
     return golds
-
-
-def _read_supporting_facts(question: Question, document: Document) -> Iterator[str]:
-    """Yield the sentences of a document that a record in the plain form names by number."""
-    facts = question.meta.get("supporting_facts")
-    for fact in facts if isinstance(facts, list) else ():
-        match fact:
-            case [document.title, int(number)]:
-                found = split_sentences(document.text, document.language)
-                if 0 <= number < len(found):
-                    yield document.text[slice(*found[number])]
 
 
 async def _is_right(question: Question, answer: Answer, context: CurationContext, run: Run) -> bool:
