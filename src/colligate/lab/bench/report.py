@@ -107,11 +107,6 @@ def _make_remarks(results: RunResults) -> Iterator[str]:
             f"The run is not complete: {missing:,} of {due:,} answers are missing, so some means "
             "are over fewer questions than others."
         )
-    if unmeasured := sum(bool(row.unmeasured) for row in results.rows):
-        yield (
-            f"{unmeasured:,} answers could not be measured in every way; they are left out of the "
-            "means that need it, and their rows say why."
-        )
     if (few := min(asked.values(), default=_FEW)) < _FEW:
         yield (
             f"Some data sets have as few as {pluralize(few, 'question')}. Intervals and stars "
