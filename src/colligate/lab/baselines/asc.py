@@ -13,7 +13,7 @@ Thirukovalluru, Huang and Dhingra, "Atomic Self-Consistency for Better Long Form
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,7 +44,6 @@ class ASC(LookupMethod):
     Attributes:
         samples: answers that are written and then compared
         temperature: how much these answers vary; 0: not at all
-        seed: random seed of the first answer; the next has the next number
         distance: cosine distance up to which sentences say the same
         support: share of the answers that must say something for it to be kept
         sentences: most statements that are kept
@@ -53,11 +52,9 @@ class ASC(LookupMethod):
     """
 
     name: ClassVar[str] = "asc"
-    LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 
     samples: int = 50  # m; the paper
-    temperature: float = 1.0  # not known, as the next three
-    seed: int = 0
+    temperature: float = 1.0  # not known, as the next two
     distance: float = 0.15
     support: float = 0.3  # Theta; the paper tunes it
     sentences: int = 20  # not in the paper
@@ -102,7 +99,7 @@ class ASC(LookupMethod):
                 messages,
                 max_tokens=self.sample_tokens,
                 temperature=self.temperature,
-                seed=self.seed + number,
+                seed=number,
             )
             samples[number] = reply.text.strip()
 

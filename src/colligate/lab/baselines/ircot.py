@@ -43,19 +43,16 @@ class IRCoT(LookupMethod):
         documents: new passages replace those before (replace) or join them (cumulate)
         paragraphs: most passages that are shown at once
         temperature: how much the sentences vary from run to run; 0: not at all
-        seed: random seed, if the temperature is not 0
         sentence_tokens: most tokens of a sentence of reasoning
     """
 
     name: ClassVar[str] = "ircot"
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "temperature": "0.3"}
-    LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 
     iterations: int = 5  # DualRAG's code, as k and pool
     documents: Literal["replace", "cumulate"] = "replace"
     paragraphs: int = 15
     temperature: float = 0.0  # the paper: 0.3
-    seed: int = 0
     sentence_tokens: int = 100  # not in the papers
 
     async def answer(self, question: str, run: Run) -> Answer:
@@ -96,7 +93,7 @@ class IRCoT(LookupMethod):
             await fit_prompt(passages, prompt, run, Room(self.sentence_tokens)),
             max_tokens=self.sentence_tokens,
             temperature=self.temperature,
-            seed=self.seed if self.temperature else None,
+            seed=0 if self.temperature else None,
         )
         reasoning = parse_sentence(reply.text)
         thought = " ".join(reasoning.thought.split())[:_LONGEST]
