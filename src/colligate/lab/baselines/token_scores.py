@@ -30,12 +30,10 @@ class TokenScore:
     logprob: float
 
 
-async def score_tokens(
-    run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
-) -> list[list[TokenScore]]:
+async def score_tokens(run: Run, pairs: Sequence[tuple[str, str]]) -> list[list[TokenScore]]:
     """Score the tokens of each continuation after its prefix, for each (prefix, continuation)."""
-    values = await run.likelihoods(pairs, role=role)
-    model = run.model(role)
+    values = await run.likelihoods(pairs)
+    model = run.model(Role.SCORER)
     found = []
     for (_, text), logprobs in zip(pairs, values, strict=True):
         spans = await model.token_spans(text)
@@ -51,7 +49,7 @@ async def score_tokens(
 
 
 async def score_running_tokens(
-    run: Run, text: str, cuts: Sequence[tuple[int, int]], role: Role = Role.SCORER
+    run: Run, text: str, cuts: Sequence[tuple[int, int]]
 ) -> list[list[TokenScore]]:
     """Score the tokens of each stretch of a text after what comes before it in the text.
 
@@ -61,7 +59,7 @@ async def score_running_tokens(
     """
     if not cuts:
         return []
-    model = run.model(role)
+    model = run.model(Role.SCORER)
     window = math.inf if model.context_tokens is None else model.context_tokens - MARGIN
     most = max(1, min(_MOST, window // 2))
     begun = [start for start, _ in await model.token_spans(text)]
@@ -76,7 +74,7 @@ async def score_running_tokens(
         start = cuts[part.start][0]
         pairs.append((text[cuts[before][0] : start], text[start : cuts[part.stop - 1][1]]))
     found: list[list[TokenScore]] = []
-    for part, tokens in zip(parts, await score_tokens(run, pairs, role), strict=True):
+    for part, tokens in zip(parts, await score_tokens(run, pairs), strict=True):
         offset = cuts[part.start][0]
         rows: list[list[TokenScore]] = [[] for _ in part]
         ends = [cuts[at][1] for at in part[:-1]]

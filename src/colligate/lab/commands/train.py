@@ -370,5 +370,4 @@ def show_report(report: EvaluationReport) -> None:
         rows.append(row)
     headings = ["task", "metric", "samples", "base", "adapted", "difference", "95% interval", "p"]
     headings += ["", "adapter"]
-    width = min(len(rows[0]), 9 if len(report.models) == 2 else 10)  # one adapter needs no name
-    print_result(make_table(headings[:width], [row[:width] for row in rows]))
+    print_result(make_table(headings[: len(rows[0])], rows))

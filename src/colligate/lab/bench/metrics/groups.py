@@ -31,8 +31,8 @@ class MetricGroup:
     do not apply to such a question. `modules` are packages that must be installed (the extra
     `bench`). Only a group that is `always` taken is taken of a question that the documents do not
     answer. Lower values are better of the metrics that begin with one of `lower`, and neither
-    higher nor lower ones of those in `neutral`. Other packages
-    register groups under the entry-point group `colligate.metrics`.
+    higher nor lower ones of those in `neutral`. Other packages register groups under the
+    entry-point group `colligate.metrics`.
     """
 
     name: str
@@ -70,9 +70,6 @@ class MissingBackend(UsageError):
     """A metric needs a model that was not given."""
 
 
-# Entailment
-
-
 def entail_by_trained(name: str) -> Entails:
     """Entailment by a T5 trained for it: ALCE's is `google/t5_xxl_true_nli_mixture` (11B).
 
@@ -90,9 +87,6 @@ def entail_by_trained(name: str) -> Entails:
         return said == "1"
 
     return entails
-
-
-# Reading
 
 
 def read_by_trained(name: str) -> Reads:
