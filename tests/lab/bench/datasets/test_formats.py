@@ -129,6 +129,18 @@ def test_what_is_wrong_with_a_plain_record(tmp_path: Path, changes: Record, reas
         one(tmp_path, PLAIN, **changes)
 
 
+def test_hotpotqa_in_columns(tmp_path: Path) -> None:
+    titles, sentences = zip(*HOTPOT["context"], strict=True)
+    facts, numbers = zip(*HOTPOT["supporting_facts"], strict=True)
+    changes = {
+        "context": {"title": titles, "sentences": sentences},
+        "supporting_facts": {"title": facts, "sent_id": numbers},
+    }
+    assert one(tmp_path, HOTPOT, **changes) == one(tmp_path, HOTPOT)
+    turned = {name: dict(reversed(columns.items())) for name, columns in changes.items()}
+    assert one(tmp_path, HOTPOT, **turned) == one(tmp_path, HOTPOT)
+
+
 def test_2wikimultihopqa_and_its_aliases(tmp_path: Path) -> None:
     question = one(tmp_path, FIRST_RECORDS["2wikimultihopqa"])
     assert question.answers == ("IT products",)

@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.passages import strip_page
@@ -157,13 +157,21 @@ def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool)
 # HotpotQA and 2WikiMultihopQA: questions over two or four Wikipedia paragraphs, among others.
 
 
+def _zip_columns(value: Any) -> Any:
+    """Return pairs; the Hugging Face copies have columns, {"title": [...], ...: [...]}."""
+    if not isinstance(value, dict) or not all(isinstance(each, list) for each in value.values()):
+        return value
+    titles = value.get("title", ())
+    return list(zip(titles, *(value[name] for name in value if name != "title"), strict=True))
+
+
 class _Facts(RecordModel):
     id: str = Field(validation_alias=AliasChoices("_id", "id"))
     question: str
     answer: str
     answer_id: NullableText = ""  # of Wikidata, in 2Wiki alone
-    context: list[tuple[str, list[str]]]
-    supporting_facts: list[tuple[str, int]]
+    context: Annotated[list[tuple[str, list[str]]], BeforeValidator(_zip_columns)]
+    supporting_facts: Annotated[list[tuple[str, int]], BeforeValidator(_zip_columns)]
 
 
 def _fact_question(record: _Facts, aliases: Sequence[str] = ()) -> Question:
