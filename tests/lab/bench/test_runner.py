@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -340,6 +341,27 @@ def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> N
         kept = RUN.read(data / where).settings["chunker"]
         assert kept == {"flag": "words:2"}.get(where, "words:3")
     assert found == {"none": 2, "environment": 2, "flag": 3}  # of six words
+
+
+def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
+    asked: Ask, data: Path
+) -> None:
+    shared: dict[str, Any] = {"text": UNJUDGED, "replies": data / "replies.db"}
+    once = asked(ScriptedModel([FOUND]), limit=1, **shared)
+    shutil.move(data / "out", data / "first")
+    model = ScriptedModel([FOUND] * 2)
+
+    done = asked(model, max_tokens_total=100 * once.tokens, **shared)
+
+    assert len(model.calls) == 2
+    assert done.tokens == 2 * once.tokens > 0
+    [(key, first)] = once.rows.items()
+    again = done.rows[key]
+    assert again.outcome.text == first.outcome.text
+    # Its tokens are those of an answer alone; its seconds are not.
+    assert again.metrics["tokens"] == first.metrics["tokens"] > 0
+    assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
+    assert "seconds" not in again.metrics
 
 
 def test_the_oracle_alone_is_told_the_gold() -> None:

@@ -193,7 +193,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     for method, every in values.items():
         quality = {key: value for key, value in every.items() if key in common}
         costs = [results.values(dataset, method.name, name) for name in _COSTS]
-        # Unknown prices are not measured.
+        # Seconds of remembered replies and unknown prices are not measured.
         cost = [fmean(of[key] for key in common) if common <= of.keys() else None for of in costs]
         dots += _make_series(results, method, {cost[0] or 0.0: quality}, scale)
         mean = _format_point(dots[-1].points[0])

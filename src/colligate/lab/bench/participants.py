@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from colligate.core.events import Noted, Trace
 from colligate.documents.chunking import STRUCTURAL
@@ -23,6 +24,7 @@ from colligate.lab.bench.provenance import CHECK
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.lab.jobs.spending import PaidJudge, Spending
 from colligate.models import ChatModel, Embedder, Role
+from colligate.models.cache import CachedChat, ResponseCache
 from colligate.readers import make_reader
 from colligate.session import Session
 from colligate.settings import Settings
@@ -83,13 +85,15 @@ async def open_participants(
     names: ModelNames,
     plan: Plan,
     answerer: Answerer,
+    replies: Path | None,
     stack: AsyncExitStack,
     trace: Trace,
 ) -> Participants:
     """Open what a plan needs, until `stack` closes; `answerer` gets its models.
 
     Strategies that these cannot run, and optional metrics that cannot be taken, are left out and
-    reported; a strategy that was chosen by name, or another metric, is an error.
+    reported; a strategy that was chosen by name, or another metric, is an error. Models keep their
+    replies in the file `replies` and reuse them; those that are not deterministic are never stored.
     """
     session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
@@ -107,6 +111,10 @@ async def open_participants(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, digest)
+    if replies is not None:
+        cache = ResponseCache(replies)
+        stack.callback(cache.close)
+        models = {role: CachedChat(model, cache) for role, model in models.items()}
     answerer = replace(
         answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
     )

@@ -53,8 +53,8 @@ class BenchRequest:
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
     texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
     suite's. `max_tokens_total` limits what this process spends, `timeout` the seconds of each
-    answer. `indexes` is the folder for indexed corpora, by default in `out`. `arguments` are
-    recorded as they are.
+    answer. `indexes` is the folder for indexed corpora, by default in `out`, `replies` a file of
+    models' replies that runs can share. `arguments` are recorded as they are.
     """
 
     suite: Suite
@@ -72,6 +72,7 @@ class BenchRequest:
     timeout: float | None = None
     retry_failed: bool = False
     indexes: Path | None = None
+    replies: Path | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -112,7 +113,9 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     _check_places(request, planned)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
-            who = await open_participants(request.names, planned, answerer, stack, trace)
+            who = await open_participants(
+                request.names, planned, answerer, request.replies, stack, trace
+            )
             planned = who.plan
             record = await asyncio.to_thread(_make_provenance, request, who)
             indexes, embedder = request.indexes or request.out / INDEXES, who.answerer.embedder

@@ -98,6 +98,15 @@ class BenchOptions:
         Path | None,
         option("Indexed corpora, which runs can share. Default: in --out.", OUTPUT, metavar="DIR"),
     ] = None
+    replies: Annotated[
+        Path | None,
+        option(
+            "Keep the models' replies in a file, which runs can share. Rows still count their "
+            "tokens, but not their seconds.",
+            OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
     concurrency: Annotated[
         int,
         option(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from colligate.core.budget import TokenBudget
 from colligate.errors import BudgetExceeded
@@ -23,7 +23,7 @@ from colligate.models import (
     Role,
 )
 from colligate.models.base import WrappedModel
-from colligate.models.metering import Call, Meter, Prices
+from colligate.models.metering import Call, Meter, Prices, UsageReport
 
 
 class Spending:
@@ -46,14 +46,24 @@ class Spending:
 
 @dataclass
 class _RunMeter(Meter):
-    """A run's meter that adds its tokens to those of all runs; cached replies cost nothing."""
+    """A run's meter that adds its tokens to those of all runs.
+
+    A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
+    its row and not in what was spent.
+    """
 
     total: Meter = field(default_factory=Meter)
+    remembered: int = 0
 
     def record(self, call: Call) -> Call:
-        if not call.cached:
+        if call.cached:
+            self.remembered += call.passes or 1
+        else:
             self.total.tokens += call.usage.input_tokens + call.usage.output_tokens
-        return super().record(call)
+        return super().record(replace(call, cached=False))
+
+    def report(self, *, seconds: float | None = None) -> UsageReport:
+        return replace(super().report(seconds=seconds), remembered=self.remembered)
 
 
 class SharedTokenBudget(TokenBudget):

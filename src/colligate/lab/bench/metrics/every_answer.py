@@ -25,9 +25,10 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     `offline_...` is the part that prepared documents for all questions (LongRefiner's structuring),
     `online_...` the rest. `rounds` are those that the strategy reports; where it reports none, each
     search is one. `rounds_dual` is at least 1, as DualRAG counts a question that searched not at
-    all. `usd` is left out where a price is not known. Calls and tokens are also given by role, as
-    `NAME_ROLE`, and by the steps that a method names, as `NAME_by_STEP`; queries as its events
-    count them. An answer that failed costs what was spent until then.
+    all. `usd` is left out where a price is not known, seconds where models' replies came from a
+    cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a method
+    names, as `NAME_by_STEP`; queries as its events count them. An answer that failed costs what was
+    spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -44,8 +45,9 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         "searches": searches,
         "rounds": rounds,
         "rounds_dual": max(1.0, rounds),
-        "seconds": outcome.seconds,
     }
+    if not usage.get("remembered"):
+        measures["seconds"] = outcome.seconds
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
     offline = {name: float(value or 0) for name, value in usage.get("offline", {}).items()}
