@@ -111,7 +111,7 @@ async def measure_attention(model: Any, pieces: Pieces, given: argparse.Namespac
         text = f"{pieces.draw(tokens)}\n\n{QUESTION}"
         spans = [(at, min(at + 800, len(text))) for at in range(0, len(text), 800)]
         began = time.perf_counter()
-        await model.attention([Message("user", text)], spans)
+        await model.attention(text, spans)
         return time.perf_counter() - began
 
     ratios = await alternate({"reading": read, "attention": look}, given.rounds)

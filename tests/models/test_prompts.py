@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
-from colligate.errors import ModelError, RequestRefused
+from colligate.errors import RequestRefused
 from colligate.models import Message
 from colligate.models.base import blunt, encodable, marks
 from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer
@@ -97,41 +97,9 @@ def test_texts_begin_with_bos_where_the_tokenizer_puts_one(tokenizer):
     assert begun.encode_literal("", beginning=True) == [bos]
     assert begun.encode_literal("Otters", beginning=True) == [bos, *otters]
     assert begun.encode("Otters") == [bos, *otters]
-    ids, covered = begun.encode_question("Otters")
+    ids, covered = begun.encode_whole("Otters")
     assert ids == [bos, *otters]
     assert covered == [(0, 0), *begun.token_spans("Otters")]
-
-
-@given(
-    documents=st.lists(ANY_TEXT, max_size=3),
-    question=ANY_TEXT.filter(lambda text: text.strip()),
-)
-def test_the_question_ends_where_the_last_message_does(prompts, documents, question):
-    content = "".join(f"[DOC]{d}\n" for d in documents) + question
-    if content != content.strip():
-        content = f"({content})"
-    ids, covered = prompts.encode_question([Message("system", content), Message("user", content)])
-    assert len(ids) == len(covered)
-    assert covered[-1][1] == len(content)
-    inside = [span for span in covered if span[0] < span[1]]
-    assert inside == sorted(inside)
-    assert {i for start, end in inside for i in range(start, end)} == set(range(len(content)))
-    # A chat over the same messages begins with the same tokens.
-    whole = prompts.encode(prompts.render([Message("system", content), Message("user", content)]))
-    assert whole[: len(ids)] == ids
-
-
-def test_blanks_that_a_template_cuts_off_do_not_shift_the_spans(templated):
-    trimming = templated("{% for m in messages %}<|im_start|>{{ m.content|trim }}{% endfor %}")
-    _, covered = trimming.encode_question([Message("user", "  Why? \n")])
-    assert next(span for span in covered if span[0] < span[1])[0] == 2
-    assert covered[-1][1] == 6
-
-
-def test_a_template_that_hides_the_question_is_one_error(templated):
-    hiding = templated("{% for m in messages %}{{ m.content|upper }}{% endfor %}")
-    with pytest.raises(ModelError, match="hides where the question ends"):
-        hiding.encode_question([Message("user", "why?")])
 
 
 def test_a_template_without_system_turns_gets_them_in_the_first_question(templated):
@@ -159,9 +127,6 @@ def test_a_base_model_gets_paragraphs(templated):
     assert not base.has_template
     turns = [Message("system", "Be brief."), Message("user", "Why?<|im_end|>")]
     assert base.render(turns) == "Be brief.\n\nWhy?‹|im_end|>\n\n"
-    ids, covered = base.encode_question(turns)
-    assert covered[-1][1] == len(turns[-1].content)
-    assert base.encode(base.render(turns))[: len(ids) - 1] == ids[:-1]
 
 
 def test_no_room_is_left_to_think_where_none_is_wanted(templated):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from colligate.core.budget import TokenBudget, require_room
 from colligate.core.events import Asking, Event, Measured
 from colligate.errors import MissingCapability
-from colligate.models import Capability, ChatModel, LabelOdds, Message, Prompt, Role, Usage
+from colligate.models import Capability, ChatModel, LabelOdds, Message, Role, Usage
 from colligate.models.cache import cached_passes
 from colligate.models.metering import Meter
 
@@ -86,24 +86,23 @@ class Scoring:
 
     async def attention(
         self,
-        prompt: Prompt,
+        text: str,
         spans: Sequence[tuple[int, int]],
         *,
         role: Role = Role.SCORER,
     ) -> list[float]:
-        """Return the mean attention of the prompt's last token to each span.
+        """Return the mean attention of the text's last token to each span.
 
         See `AttentionModel.attention`.
         """
         model = self._require(role, Capability.ATTENTION)
-        count = model.count_tokens if isinstance(prompt, str) else model.count_prompt
-        tokens = await count(prompt)
+        tokens = await model.count_tokens(text)
         require_room(model, tokens)
         values: list[float] = await self._measure(
             Capability.ATTENTION,
             role,
             [tokens],
-            lambda: model.attention(prompt, spans),
+            lambda: model.attention(text, spans),
         )
         return values
 

@@ -267,27 +267,19 @@ class LabelModel(Protocol):
         """
 
 
-Prompt = str | Sequence[Message]
-"""Literal text, or messages for the model's chat template."""
-
-
 @runtime_checkable
 class AttentionModel(Protocol):
     """`Capability.ATTENTION`."""
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
         """Return the mean attention that the last token pays to a token of each span, in order.
 
-        Spans are half-open character ranges of the text, or of the last message's content; its
-        last token is meant. Probabilities of the whole row (they sum to 1 over all tokens) are
-        averaged over heads and layers, then over the tokens that overlap the span; 0.0 for a span
-        without tokens.
-
-        The pass is remembered: a chat whose prompt begins with the same tokens does not
-        compute them again.
+        The text is literal, without a chat template; spans are half-open character ranges of it.
+        Probabilities of the whole row (they sum to 1 over all tokens) are averaged over heads and
+        layers, then over the tokens that overlap the span; 0.0 for a span without tokens.
 
         Raises:
-            ContextTooSmall: the prompt does not fit.
+            ContextTooSmall: the text does not fit.
             ValueError: a span lies outside the text, or the text is empty.
         """
 

@@ -32,7 +32,6 @@ from colligate.models.base import (
     LikelihoodModel,
     Message,
     OnToken,
-    Prompt,
     Usage,
     WrappedModel,
 )
@@ -123,17 +122,12 @@ class CachedChat(WrappedModel):
         value, cached = await self._remember(self._key("labels", request), ask)
         return LabelOdds(dict(value["odds"]), value["mass"], tuple(value["bounded"]), cached)
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
         model = self._model
         if not isinstance(model, AttentionModel):
             raise MissingCapability(f"{self.name} gives no attention")
-        request = {
-            "prompt": prompt if isinstance(prompt, str) else [asdict(turn) for turn in prompt],
-            "spans": list(spans),
-        }
-        value, cached = await self._remember(
-            self._key("attention", request), lambda: model.attention(prompt, spans)
-        )
+        key = self._key("attention", {"prompt": text, "spans": list(spans)})
+        value, cached = await self._remember(key, lambda: model.attention(text, spans))
         return CachedScores(value, [cached])
 
     async def with_adapter(self, adapter: str | Path) -> CachedChat:

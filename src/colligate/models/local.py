@@ -27,7 +27,6 @@ from colligate.models.base import (
     LabelOdds,
     Message,
     OnToken,
-    Prompt,
     Usage,
 )
 from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped, Request
@@ -156,11 +155,10 @@ class LocalModel:
             lambda halt: self._backend.score(pairs, self._adapter, halt)
         )
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
+        check_spans(text, spans)
         backend = self._backend
-        ids, covered = await backend.reading.run(
-            lambda: read_question(backend.prompts, prompt, spans)
-        )
+        ids, covered = await backend.reading.run(lambda: backend.prompts.encode_whole(text))
         row = await backend.compute(lambda halt: backend.attend(ids, self._adapter, halt))
         return [average_span(row, covered, span) for span in spans]
 
@@ -341,20 +339,13 @@ def count_shared(first: Tokens, second: Tokens) -> int:
 # Attention
 
 
-def read_question(
-    prompts: Prompts, prompt: Prompt, spans: Sequence[tuple[int, int]]
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return a prompt's tokens, and the characters that each covers; check the spans.
-
-    See `AttentionModel.attention` for the parameters and errors.
-    """
-    text = prompt if isinstance(prompt, str) else prompt[-1].content if prompt else ""
+def check_spans(text: str, spans: Sequence[tuple[int, int]]) -> None:
+    """Raise ValueError if there is no text, or if a span is not of it."""
     if not text:
         raise ValueError("there is no text to attend to")
     for start, end in spans:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"no span {start}-{end} in a text of {len(text)} characters")
-    return prompts.encode_question(prompt)
 
 
 def average_span(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from colligate.errors import ContextTooSmall, ModelError, RequestRefused
+from colligate.errors import ContextTooSmall, RequestRefused
 from colligate.models.base import Message, blunt, encodable, marks
 
 _THINK = "<think>"
@@ -112,40 +112,11 @@ class Prompts:
         """Return the half-open character ranges of a literal text's tokens."""
         return self._tokenizer.spans(encodable(text), special=False)
 
-    def encode_question(
-        self, prompt: str | Sequence[Message]
-    ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the token ids up to the end of a text, or of the last message's content.
-
-        With each, the characters of that text or content that it covers (an empty range for
-        none). ModelError if the template changes the last message so that it cannot be found.
-        """
-        if isinstance(prompt, str):
-            spans = [(0, 0)] * len(self._bos) + self.token_spans(prompt)
-            return self._bos + self.encode_literal(prompt), spans
-        # Without the generation prompt, the content comes last.
-        rendered = self.render(prompt, answer=False)
-        content = self._neutralise(prompt[-1].content)
-        start = rendered.rfind(content.strip())
-        if start < 0 or not content.strip():
-            raise ModelError(
-                f"{self._name}'s chat template hides where the question ends",
-                "it changes the last message",
-                "give the prompt as plain text",
-            )
-        lead = len(content) - len(content.lstrip())
-        end = start + len(content.strip())
-        bos = [] if self.has_template else self._bos
-        ids, covered = list(bos), [(0, 0)] * len(bos)
-        tokens = self._tokenizer.encode(rendered, special=True)
-        spans = self._tokenizer.spans(rendered, special=True)
-        for token, (a, b) in zip(tokens, spans, strict=True):
-            if a >= end:
-                break
-            ids.append(token)
-            inside = (max(a, start) - start + lead, min(b, end) - start + lead)
-            covered.append(inside if inside[0] < inside[1] else (0, 0))
-        return ids, covered
+    def encode_whole(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the token ids of a literal text after the BOS token, for models that use one, and
+        the characters of the text that each covers."""
+        spans = [(0, 0)] * len(self._bos) + self.token_spans(text)
+        return self._bos + self.encode_literal(text), spans
 
     def _apply(self, turns: list[dict[str, str]], think: bool, answer: bool) -> str:
         return self._tokenizer.apply_template(turns, answer=answer, think=think)

@@ -34,7 +34,6 @@ from colligate.models.base import (
     LabelOdds,
     Message,
     OnToken,
-    Prompt,
     WrappedModel,
 )
 from colligate.models.names import OPTIONS, open_model, split_name
@@ -201,9 +200,8 @@ class RayModel(WrappedModel):
         odds: LabelOdds = await self._call(prompt, "labels", messages, labels, forced=forced)
         return odds
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
-        text = prompt if isinstance(prompt, str) else prompt[-1].content
-        paid: list[float] = await self._call(text, "attention", prompt, spans)
+    async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
+        paid: list[float] = await self._call(text, "attention", text, spans)
         return paid
 
     async def with_adapter(self, adapter: str | Path) -> ChatModel:

@@ -29,7 +29,6 @@ from colligate.models.base import (
     LikelihoodModel,
     Message,
     OnToken,
-    Prompt,
     Usage,
 )
 from colligate.models.thinking import ThinkingFilter, split_thinking
@@ -41,13 +40,13 @@ class Scripts(TypedDict, total=False):
     """What a scripted model gives instead of words: functions of what it is asked.
 
     `likelihood` takes prefix and continuation and returns a log-probability for each token;
-    `labels` takes messages, labels and the forced beginning of the reply; `attention` takes prompt
+    `labels` takes messages, labels and the forced beginning of the reply; `attention` takes a text
     and spans and returns a number for each span.
     """
 
     likelihood: Callable[[str, str], Sequence[float]]
     labels: Callable[[Sequence[Message], Sequence[str], str], LabelOdds]
-    attention: Callable[[Prompt, Sequence[tuple[int, int]]], Sequence[float]]
+    attention: Callable[[str, Sequence[tuple[int, int]]], Sequence[float]]
 
 
 class ScriptedModel:
@@ -120,11 +119,11 @@ class ScriptedModel:
         await asyncio.sleep(0)
         return self._scripts["labels"](messages, labels, forced)
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
         if "attention" not in self._scripts:
             raise MissingCapability(f"{self.name} gives no attention")
         await asyncio.sleep(0)
-        return list(self._scripts["attention"](prompt, spans))
+        return list(self._scripts["attention"](text, spans))
 
     async def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
@@ -283,17 +282,15 @@ async def check_attention(model: ChatModel) -> None:
     """Check that attention is one share per span, and that wrong spans are refused."""
     if Capability.ATTENTION not in model.capabilities:
         if isinstance(model, AttentionModel):
-            error = await _error(model.attention(QUESTION, [(0, 5)]))
+            error = await _error(model.attention("Who?", [(0, 3)]))
             assert isinstance(error, MissingCapability)
         return
     assert isinstance(model, AttentionModel)
     text = QUESTION[-1].content
-    prompts: tuple[Prompt, ...] = (text, QUESTION)
-    for prompt in prompts:
-        values = await model.attention(prompt, [(0, 5), (6, len(text)), (3, 3)])
-        assert len(values) == 3
-        assert all(0 < value < 1 for value in values[:2])
-        assert values[2] == 0, "an empty span has no attention"
+    values = await model.attention(text, [(0, 5), (6, len(text)), (3, 3)])
+    assert len(values) == 3
+    assert all(0 < value < 1 for value in values[:2])
+    assert values[2] == 0, "an empty span has no attention"
     for wrong in ((0, len(text) + 1), (-1, 2), (4, 2)):
         assert isinstance(await _error(model.attention(text, [wrong])), ValueError)
 

@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.models import Message
 from colligate.models.hf.model import compute_row
-from colligate.models.local import average_span, read_question
+from colligate.models.local import average_span, check_spans
 from support.tiny_models import ARCHITECTURES, TinyModel
 
 PARTS = (
@@ -24,25 +23,18 @@ PARTS = (
 )
 TEXT = "\n".join(PARTS)
 SPANS = [(TEXT.rindex(part), TEXT.rindex(part) + len(part)) for part in PARTS]
-MESSAGES = [Message("system", "You answer from documents."), Message("user", TEXT)]
 
 
-def ask(model: TinyModel, prompt: Any, spans: Any = SPANS) -> list[float]:
-    ids, covered = read_question(model.prompts, prompt, spans)
+def ask(model: TinyModel, text: str, spans: Any = SPANS) -> list[float]:
+    ids, covered = model.prompts.encode_whole(text)
     row = compute_row(model.runtime, ids)
     return [average_span(row, covered, span) for span in spans]
 
 
-def naive(model: TinyModel, prompt: Any, spans: Sequence[tuple[int, int]] = SPANS) -> list[float]:
+def naive(model: TinyModel, text: str, spans: Sequence[tuple[int, int]] = SPANS) -> list[float]:
     """From one eager pass with all attention shown; tokens found by the tokenizer's offsets."""
-    start, text = 0, prompt
     tokenizer, runtime = model.tokenizer, model.runtime
-    if not isinstance(prompt, str):
-        turns = [{"role": m.role, "content": m.content} for m in prompt]
-        text = tokenizer.apply_chat_template(turns, tokenize=False)
-        start = text.rindex(prompt[-1].content)
-        text = text[: start + len(prompt[-1].content)]
-    encoded = tokenizer(text, add_special_tokens=isinstance(prompt, str), return_offsets_mapping=1)
+    encoded = tokenizer(text, add_special_tokens=True, return_offsets_mapping=1)
     with torch.inference_mode(), runtime.use_attention("eager"):
         shown = runtime.model(
             input_ids=torch.tensor([encoded.input_ids]), output_attentions=True, use_cache=False
@@ -55,19 +47,17 @@ def naive(model: TinyModel, prompt: Any, spans: Sequence[tuple[int, int]] = SPAN
         inside = [
             mass.item()
             for mass, (begin, end) in zip(row, encoded.offset_mapping, strict=True)
-            if begin < b + start and end > a + start and end > begin
+            if begin < b and end > a and end > begin
         ]
         means.append(sum(inside) / len(inside) if inside else 0.0)
     return means
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture, prompt):
+def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture):
     model = tiny_model(architecture)
-    expected = naive(model, prompt)
-    for _ in range(2):  # the second time the prompt is remembered
-        assert ask(model, prompt) == pytest.approx(expected, abs=1e-6)
+    expected = naive(model, TEXT)
+    assert ask(model, TEXT) == pytest.approx(expected, abs=1e-6)
     assert max(expected) - min(expected) > 1e-4
 
 
@@ -86,29 +76,19 @@ def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
 def test_marks_in_a_document_move_no_span(llama):
     text = "Otters <|im_end|> eat\n<|im_start|>system fish. Who eats fish?"
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("eat", "fish", "Who")]
-    harmless = text.replace("<|im", "‹|im")
-    for prompt, same in (
-        ([Message("user", text)], [Message("user", harmless)]),
-        ([Message("user", text), *MESSAGES], [Message("user", harmless), *MESSAGES]),
-    ):
-        expected = naive(llama, same, spans)
-        assert ask(llama, prompt, spans) == pytest.approx(expected, abs=1e-6)
-    # In a plain text they stay as they are, letter by letter.
-    ids, covered = llama.prompts.encode_question(text)
+    ids, covered = llama.prompts.encode_whole(text)  # as they are, letter by letter
     assert "".join(text[start:end] for start, end in covered) == text
     assert not {1, 2} & set(ids)
     assert all(mass > 0 for mass in ask(llama, text, spans))
 
 
 @pytest.mark.parametrize(
-    ("prompt", "spans", "why"),
+    ("text", "spans", "why"),
     [
-        *((prompt, [(0, 1), span], "no span")
-          for prompt in (TEXT, MESSAGES)
-          for span in ((-1, 2), (3, 2), (0, len(TEXT) + 1))),
-        *((prompt, [], "no text") for prompt in ("", [], [Message("user", "")])),
+        *((TEXT, [(0, 1), span], "no span") for span in ((-1, 2), (3, 2), (0, len(TEXT) + 1))),
+        ("", [], "no text"),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_text_is_refused(llama, prompt, spans, why):
+def test_what_is_not_in_the_text_is_refused(text, spans, why):
     with pytest.raises(ValueError, match=why):
-        ask(llama, prompt, spans)
+        check_spans(text, spans)

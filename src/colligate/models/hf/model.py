@@ -120,15 +120,11 @@ class _Backend(LocalBackend):
 def compute_row(
     runtime: Runtime, ids: list[int], adapter: str = "", stop: Event | None = None
 ) -> list[float]:
-    """Compute the last token's attention to each token, the mean of layers and heads; it sums to 1.
-
-    Keys and values of all tokens are remembered for prompts with the same prefix.
-    """
+    """Return the last token's attention to each token, the mean of all layers and heads."""
     runtime.check_fits(len(ids))
     with runtime.inference(stop, adapter):
         cache = runtime.new_cache()
         if ids[1:]:
-            # Not kept yet: the last keys are missing, and two copies would be in memory.
             cache, _ = runtime.prefill(ids[:-1], adapter=adapter, keep=False)
         with runtime.use_attention("eager"):
             layers = runtime.forward(ids[-1:], cache, output_attentions=True).attentions
@@ -143,6 +139,5 @@ def compute_row(
             row = layer[0, :, -1].float().mean(dim=0).cpu()
             # A layer with a sliding window may leave out the tokens before it.
             total[len(ids) - len(row) :] += row
-        runtime.prefixes.store(ids, runtime.layers_of(cache), adapter)
         means: list[float] = (total / len(layers)).tolist()
     return means

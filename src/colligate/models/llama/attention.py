@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models.decoding import Request
 from colligate.models.llama.api import Context, LlamaLibrary, Model, Tensor, read_tensor
-from colligate.models.local import Tokens, count_shared
+from colligate.models.local import count_shared
 
 Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequence[bool]], bool]
 """As `Context.decode`, of the context that it is given."""
@@ -80,12 +80,6 @@ class AttentionContext:
         self.context.cut(0, shared)
         self._ids = list(ids[:shared])
         return shared
-
-    def shared_with(self, ids: Tokens, adapter: str) -> int:
-        """Return how many computed tokens a sequence under an adapter begins with."""
-        if self._model.recurrent or adapter != self._adapter:
-            return 0
-        return count_shared(self._ids, ids)
 
     def _read(self, ids: Sequence[int], start: int, end: int) -> int:
         """Compute some tokens; return the end."""

@@ -190,15 +190,6 @@ class LlamaEngine:
                 return False
             self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
         sequence.slot = self._free.pop()
-        attended = 0
-        if self._attention is not None:
-            wanted = sequence.ids[: sequence.first_scored - 1]
-            attended = self._attention.shared_with(wanted, sequence.request.adapter)
-        if attended > computed + _WORTH_SHARING and self._attention is not None:
-            data = self._attention.context.save(0)  # a copy costs little beside the computation
-            if self._context.restore(sequence.slot, data):
-                best, computed = None, attended
-                self._context.cut(sequence.slot, computed)
         if self._restore_beginning(sequence, computed):
             best, computed = None, sequence.constant
         if best is not None:
