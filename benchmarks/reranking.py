@@ -19,7 +19,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ from colligate.models import Embedder, Reranker
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
-from colligate.models.rerankers import EmbeddingReranker
 from colligate.reporting import ingest
 from heads.groups import has_answer, spell_plainly
 
@@ -69,12 +68,15 @@ def ndcg(right: Sequence[bool], wanted: int, k: int = 10) -> float:
     return gained / ideal if wanted else 0.0
 
 
-async def rank(reranker: Reranker, question: str, texts: Sequence[str]) -> list[int]:
-    scores = await reranker.score(question, texts)
+Score = Callable[[str, Sequence[str]], Awaitable[list[float]]]
+
+
+async def rank(score: Score, question: str, texts: Sequence[str]) -> list[int]:
+    scores = await score(question, texts)
     return sorted(range(len(texts)), key=lambda place: (-scores[place], place))
 
 
-async def judge_groups(file: Path, ours: Reranker, theirs: Reranker) -> None:
+async def judge_groups(file: Path, ours: Score, theirs: Score) -> None:
     """Judge the test questions of each set: one right passage among twenty."""
     groups = [record for _, record in load_records(file)]
     for name in sorted({each["set"] for each in groups}):
@@ -90,16 +92,16 @@ async def judge_places(
     name: str,
     groups: Sequence[dict[str, Any]],
     questions: Sequence[str],
-    ours: Reranker,
-    theirs: Reranker,
+    ours: Score,
+    theirs: Score,
 ) -> None:
     """Judge at which place the right passages of groups stand after these questions."""
     places: dict[str, list[int]] = {"ours": [], "theirs": []}
     for group, question in zip(groups, questions, strict=True):
         texts = [*group["wrong"][:19], *group["right"]]  # right ones last: ties count against them
         first_right = len(texts) - len(group["right"])
-        for whose, reranker in (("ours", ours), ("theirs", theirs)):
-            order = await rank(reranker, question, texts)
+        for whose, score in (("ours", ours), ("theirs", theirs)):
+            order = await rank(score, question, texts)
             places[whose].append(min(map(order.index, range(first_right, len(texts)))))
     for label, most in (("first", 1), ("among two", 2), ("among six", 6)):
         hit = {w: [float(place < most) for place in each] for w, each in places.items()}
@@ -137,7 +139,7 @@ async def judge_search(
             joined = await run.search(question, k=pool - 1, pool=pool, documents=within)
             orders = {
                 "search": hits,
-                "alone": [hits[place] for place in await rank(reranker, question, texts)],
+                "alone": [hits[place] for place in await rank(reranker.score, question, texts)],
                 "beside": joined,
             }
             most = wanted or sum(judge(hit.passage) for hit in hits)
@@ -216,8 +218,13 @@ async def main() -> None:
         words = (str(__doc__) * 4).split()
         return await measure_speed(MiniLMReranker(given.model, threads=1), words)
     ours, embedder = MiniLMReranker(given.model), MiniLM()
+
+    async def cosine(question: str, texts: Sequence[str]) -> list[float]:
+        [asked] = await embedder.embed([question])
+        return list(await embedder.embed(texts) @ asked)
+
     if given.groups:
-        await judge_groups(given.groups, ours, EmbeddingReranker(embedder))
+        await judge_groups(given.groups, ours.score, cosine)
     for name in filter(None, given.sets.split(",")) if given.indexes else ():
         wiki = given.data / "wiki_structured"
         file = wiki / "questions_dev.jsonl.gz" if name == "wiki" else None

@@ -14,7 +14,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Noted, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Needs, check_needs
-from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
+from colligate.errors import EndpointUnreachable, MissingCapability
 from colligate.models import Capability, Message, Role
 from colligate.session import Session
 from colligate.settings import Settings
@@ -286,9 +286,7 @@ async def test_weights_are_those_of_the_librarys_own_embedder(here, monkeypatch,
     assert pulled == fetched
 
 
-@pytest.mark.parametrize(
-    ("named", "used"), [(None, "minilm"), ("none", None), ("embedding", "embedding")]
-)
+@pytest.mark.parametrize(("named", "used"), [(None, "minilm"), ("none", None)])
 async def test_a_strategys_own_reranker_is_used_unless_another_is_named(here, named, used):
     (here / "gates.md").write_text("# Gates\n\nThe gate is green.\n")
     Search.rerankers.clear()
@@ -300,28 +298,3 @@ async def test_a_strategys_own_reranker_is_used_unless_another_is_named(here, na
     first, other = Search.rerankers
     assert (first and first.name) == used
     assert (other and other.name) == (None if named is None else used)
-
-
-async def test_the_likelihood_reranker_scores_with_this_questions_scorer(tmp_path, here):
-    class Scorer(ScriptedModel):
-        async def likelihoods(self, pairs: Any) -> list[list[float]]:
-            return [[0.0] for _ in pairs]
-
-    seen = Search.rerankers
-    seen.clear()
-    for name in ("a", "b"):
-        (here / f"{name}.md").write_text(f"# {name}\n\nThe gate of {name} is green.\n")
-    scorer = Scorer(lambda _: "x", capabilities=[CHAT, LIKELIHOOD])
-    async with Engine(
-        model=ScriptedModel(lambda _: "x"),
-        scorer=scorer,
-        reranker="likelihood",
-        embedder="static",
-        cache=True,
-    ) as engine:
-        await engine.ask("gate of a", ["a.md"], strategy=Search())
-        await engine.ask("gate of b", ["b.md"], strategy=Search())
-        assert seen[0] is not seen[1], "it remembers under the documents of its own question"
-    with pytest.raises(UsageError, match="needs a scorer"):
-        ask("?", ["a.md"], strategy=Search(), model=ScriptedModel(),
-                   reranker="likelihood", embedder="static")  # fmt: skip

@@ -174,7 +174,7 @@ class Engine(Session):
                 models = await self.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
-                    reranker = await self.open_reranker(models, default=needs.reranker)
+                    reranker = await self.open_reranker(default=needs.reranker)
                 reader = await self.open_reader(models[Role.READER], trace)
                 run = Run(
                     sources=sources,

@@ -223,19 +223,15 @@ class Session:
     ) -> list[str]:
         """Return a line for each optional need that is not met; a required one is an error.
 
-        A server is asked what it offers only if that can matter to this strategy or its reranker.
+        A server is asked what it offers only if that can matter to this strategy.
         """
-        required = needs.required
-        reranker = self._choose("reranker")
-        if needs.searches and isinstance(reranker, Named) and reranker.name == "likelihood":
-            required = required | {Capability.LIKELIHOOD}
         scorer = models.get(Role.SCORER, models[Role.READER])
         unanswered = ""
-        if (required | needs.optional) & self.find_unprobed(scorer):
+        if (needs.required | needs.optional) & self.find_unprobed(scorer):
             try:
                 await self.probe(scorer)
             except ColligateError as error:
-                if required & PROBED:
+                if needs.required & PROBED:
                     raise
                 unanswered = f" ({error})"
         missing = []
@@ -292,10 +288,7 @@ class Session:
         return await self._open.open_in_thread(key, open_embedder)
 
     async def open_reranker(
-        self,
-        models: Mapping[Role, ChatModel],
-        trace: Trace | None = None,
-        default: str | None = None,
+        self, trace: Trace | None = None, default: str | None = None
     ) -> Reranker | None:
         """Open the reranker that was given or named, else the default, if any."""
         named = self._choose("reranker") or (Named(default) if default else None)
@@ -305,13 +298,8 @@ class Session:
             return None
         if trace is not None:
             note_name("reranker", named, trace)
-        if named.name == "likelihood":
-            # The scorer may be wrapped for one question, so this reranker is not kept for others.
-            scorer = models.get(Role.SCORER, models[Role.READER])
-            return open_reranker(named.name, scorer=scorer)
-        embedder = await self.open_embedder() if named.name == "embedding" else None
         key = ("reranker", named.name, named.with_key)
-        return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
+        return await self._open.open_in_thread(key, open_reranker)
 
     async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
         """Return the reader that was given or named, else the one that suits the model."""

@@ -19,7 +19,7 @@ from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
 from colligate.models.pairs import MiniLMReranker
-from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.rerankers import HTTPReranker
 from colligate.models.weights import pull
 from colligate.testing import ScriptedModel, backend_suite
 
@@ -122,24 +122,12 @@ async def test_empty_very_long_and_odd_texts_have_vectors_too(embedder):
     assert (await embedder.embed([])).shape == (0, embedder.dimension)
 
 
-@pytest.fixture(
-    params=[
-        "embedding",
-        pytest.param("likelihood", marks=[pytest.mark.model, pytest.mark.real]),
-        "minilm",
-        "http",
-    ]
-)
+@pytest.fixture(params=["minilm", "http"])
 async def reranker(
     request: pytest.FixtureRequest, openai_server: Any, policy: Policy
 ) -> AsyncIterator[Reranker]:
     reranker: Reranker
-    if request.param == "embedding":
-        pull("wordllama-256")
-        reranker = EmbeddingReranker(StaticEmbedder())
-    elif request.param == "likelihood":
-        reranker = LikelihoodReranker(request.getfixturevalue("smollm2_llama"))
-    elif request.param == "minilm":
+    if request.param == "minilm":
         reranker = MiniLMReranker()
     else:
         reranker = HTTPReranker(openai_server.url, "r", policy=policy)

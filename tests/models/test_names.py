@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.models import Message, Role
-from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     OPENAI_DEFAULT,
     default_model,
@@ -28,7 +26,7 @@ from colligate.models.names import (
     open_reranker,
     options_of,
 )
-from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.rerankers import HTTPReranker
 from colligate.session import Session
 from colligate.settings import Settings
 from support.models import ask
@@ -101,7 +99,6 @@ def test_unknown_models_get_the_list(name):
         (open_model, "http://box:8000/v1", "openai:MODEL@http://box:8000/v1"),
         (open_embedder, "minilml", "minilm"),
         (open_embedder, "BAAI/bge-small-en-v1.5", "st:BAAI/bge-small-en-v1.5"),
-        (open_reranker, "embeding", "embedding"),
         (open_reranker, "cross-encode:x", "cross-encoder:x"),
     ],
 )
@@ -148,23 +145,10 @@ async def test_a_key_is_kept_back_when_told(openai_server, monkeypatch):
     assert openai_server.requests[0]["headers"]["authorization"] == "Bearer none-needed"
 
 
-def test_rerankers(scripted_model, tmp_path):
-    cache = ResponseCache(tmp_path / "responses.db")
-
-    embedder: Any = object()
-    assert isinstance(open_reranker("embedding", embedder=embedder), EmbeddingReranker)
-    scorer = scripted_model(likelihood=lambda prefix, continuation: [])
-    assert isinstance(open_reranker("likelihood", scorer=scorer), LikelihoodReranker)
+def test_rerankers():
     http = open_reranker("http:rank-m@https://host/v1/rerank")
     assert isinstance(http, HTTPReranker)
     assert http.name == "http:rank-m@https://host/v1"
-    with pytest.raises(UsageError, match="embedder"):
-        open_reranker("embedding")
-    with pytest.raises(UsageError, match="scripted does not"):
-        open_reranker("likelihood", scorer=scripted_model())
-    # It has the method, and says that what it wraps has not the capability.
-    with pytest.raises(UsageError, match="scripted does not"):
-        open_reranker("likelihood", scorer=CachedChat(scripted_model(), cache))
 
 
 @pytest.mark.parametrize(

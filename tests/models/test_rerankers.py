@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 from transformers import BertForSequenceClassification
@@ -12,35 +10,10 @@ from colligate.errors import MalformedOutput, UnknownModel, WeightsUnavailable
 from colligate.models import Reranker
 from colligate.models.names import open_head, open_reranker
 from colligate.models.pairs import MiniLMReranker
-from colligate.models.rerankers import HTTPReranker, LikelihoodReranker
+from colligate.models.rerankers import HTTPReranker
 from support.tiny_models import save_bert
 
 TEXTS = ["about cats", "nothing", "about big cats and dogs"]
-
-
-class Overlap:
-    """A likelihood: each word of the continuation is likelier when the prefix has it."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[tuple[str, str]]] = []
-
-    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        self.asked.append(list(pairs))
-        return [
-            [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
-            for prefix, continuation in pairs
-        ]
-
-
-async def test_question_likelihood():
-    model = Overlap()
-    reranker = LikelihoodReranker(model)
-    assert isinstance(reranker, Reranker)
-    scores = await reranker.score("big cats", ["Cats\nabout big cats", "Dogs\nabout dogs"])
-    assert scores == pytest.approx([-1.0, -5.0])
-    [together] = model.asked
-    assert together[0] == ("Cats\nabout big cats\n\nQuestion:", " big cats")
-    assert together[1] == ("Dogs\nabout dogs\n\nQuestion:", " big cats")
 
 
 @pytest.mark.parametrize("ending", ["", "/rerank"])

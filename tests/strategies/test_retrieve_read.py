@@ -10,7 +10,6 @@ from colligate.core.events import (
     Scored,
 )
 from colligate.library.in_memory import InMemorySources
-from colligate.models.rerankers import EmbeddingReranker
 from colligate.strategies.direct import Direct
 from colligate.strategies.full_context import FullContext
 from colligate.strategies.retrieve_read import RetrieveRead
@@ -70,8 +69,8 @@ async def test_a_reranker_decides_or_counts_beside_the_search(documents, minilm,
 
 
 async def test_what_the_search_located_is_shown_before_it_is_reranked(documents, minilm, ask):
-    sources, reranker = InMemorySources(documents, minilm), EmbeddingReranker(minilm)
-    _, run, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=reranker)
+    sources = InMemorySources(documents, minilm)
+    _, run, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=Dogs())
     happened = [type(event) for _, event in run.trace.events]
     assert happened[:3] == [Retrieved, Located, Scored]
     assert run.trace.events[1][1].line() == "located: Lease"

@@ -238,7 +238,7 @@ async def _find_embedder(session: Session) -> str:
 
 
 async def _find_reranker(session: Session) -> str:
-    reranker = await session.open_reranker(await session.open_models())
+    reranker = await session.open_reranker()
     return "none" if reranker is None else reranker.name
 
 

@@ -122,8 +122,8 @@ Embedder = Annotated[
 Reranker = Annotated[
     str | None,
     named(
-        "The reranker of the passages found: none, minilm, embedding, likelihood, "
-        "cross-encoder:NAME, onnx:FOLDER (of `colligate train head`) or http:MODEL@URL.",
+        "The reranker of the passages found: none, minilm, cross-encoder:NAME, onnx:FOLDER "
+        "(of `colligate train head`) or http:MODEL@URL.",
         "RERANKER",
         "the strategy's own; `bench run` has none then",
     ),

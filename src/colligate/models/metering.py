@@ -102,7 +102,7 @@ class UsageReport:
 
 
 _HERE = (
-    "bundled bundled+* gguf:* hf:* st:* minilm* static wordllama-* scripted embedding likelihood"
+    "bundled bundled+* gguf:* hf:* st:* minilm* static wordllama-* scripted"
     " cross-encoder:* onnx:* *@http*://localhost *@http*://localhost[:/]* *@http*://127.[0-9]*"
     " *@http*://[[]::1]*"
 ).split()

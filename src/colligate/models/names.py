@@ -24,13 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from colligate.concurrency import Slots
-from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, UsageError, closest
+from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, closest
 from colligate.models.base import (
     OPENAI_URL,
-    Capability,
     ChatModel,
     Embedder,
-    LikelihoodModel,
     Reranker,
     Verifier,
     redact_url,
@@ -46,7 +44,7 @@ OPENAI_DEFAULT = "gpt-6-luna"
 
 _MODELS = "bundled gguf:PATH hf:NAME-OR-PATH openai:MODEL[@BASE_URL] ollama/MODEL"
 _EMBEDDERS = "minilm static e5 openai:MODEL[@BASE_URL] st:NAME-OR-PATH"
-_RERANKERS = "none minilm embedding likelihood cross-encoder:NAME onnx:FOLDER http:MODEL@URL"
+_RERANKERS = "none minilm cross-encoder:NAME onnx:FOLDER http:MODEL@URL"
 _CHECKS = "none model odds head hf:NAME-OR-PATH onnx:FOLDER"
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
@@ -150,40 +148,22 @@ def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> bool:
 def open_reranker(
     name: str,
     *,
-    embedder: Embedder | None = None,
-    scorer: ChatModel | None = None,
     with_key: bool = True,
     slots: Slots | None = None,
 ) -> Reranker:
     """Open the reranker of a name. `none` means no reranker and cannot be opened.
 
-    `embedding` needs the embedder, `likelihood` a scorer with `Capability.LIKELIHOOD`.
-
     Raises:
         UnknownModel, ModelError: as `open_model`.
-        UsageError: the embedder or scorer that it needs was not given.
     """
     kind, rest = split_name(name)
     if name == "minilm" or (kind == "onnx" and rest):
         from colligate.models.pairs import MiniLMReranker
 
         return MiniLMReranker(Path(rest) if rest else None)
-    # The client of endpoints, which is slow to import.
-    from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-
-    if name == "embedding":
-        if embedder is None:
-            raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
-        return EmbeddingReranker(embedder)
-    if name == "likelihood":
-        if isinstance(scorer, LikelihoodModel) and Capability.LIKELIHOOD in scorer.capabilities:
-            return LikelihoodReranker(scorer)
-        raise UsageError(
-            "the reranker 'likelihood' needs a scorer that gives likelihoods",
-            f"{scorer.name if scorer else 'none'} does not",
-            "give --scorer gguf:smollm2-135m",
-        )
     if kind == "http":
+        from colligate.models.rerankers import HTTPReranker
+
         model, url, key, policy = _find_endpoint(name, with_key, slots, "COLLIGATE_RERANKER_KEY")
         if url:
             return HTTPReranker(url, model, key, policy=policy)

@@ -1,4 +1,4 @@
-"""Rerankers that need no model of their own; the cross-encoder is in `embedders.py`."""
+"""Rerankers behind an endpoint."""
 
 from __future__ import annotations
 
@@ -7,50 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from colligate.models.base import Embedder, LikelihoodModel, encodable
+from colligate.models.base import encodable
 from colligate.models.openai_http import Endpoint, Garbled, Policy
-
-
-class EmbeddingReranker:
-    """Cosine similarity of query and text under an embedder, in [-1, 1]."""
-
-    name = "embedding"
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-
-    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        if not texts:
-            return []
-        [asked] = await self._embedder.embed([query], "query")
-        rows = await self._embedder.embed(texts, "passage")
-        return [float(score) for score in rows @ asked]
-
-    async def aclose(self) -> None: ...  # the embedder is closed by its owner
-
-
-class LikelihoodReranker:
-    """Scores a text by how likely the model finds the question after it.
-
-    The score is the mean natural log-probability of the tokens of `" " + question` after
-    `f"{text}\\n\\nQuestion:"`, where the text begins with the document's title on its own line
-    (query likelihood, as UPR ranks: Sachan et al. 2022). It needs no instruction following, so
-    very small models do it well. One prefill per text, all in one call.
-    """
-
-    name = "likelihood"
-
-    def __init__(self, model: LikelihoodModel) -> None:
-        self._model = model
-
-    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        if not texts:
-            return []
-        pairs = [(f"{text}\n\nQuestion:", f" {query}") for text in texts]
-        scored = await self._model.likelihoods(pairs)
-        return [sum(tokens) / max(1, len(tokens)) for tokens in scored]
-
-    async def aclose(self) -> None: ...  # the model is closed by its owner
 
 
 class HTTPReranker:

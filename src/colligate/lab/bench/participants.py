@@ -101,7 +101,7 @@ async def open_participants(
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
     embedder = await session.open_embedder(trace) if plan.searches else None
     entries = await _choose_runnable(plan, models, session, trace)
-    reranker = await session.open_reranker(models, trace) if plan.searches else None
+    reranker = await session.open_reranker(trace) if plan.searches else None
     backends = await _open_backends(names, every.get(Role.JUDGE), answerer.spending)
     records = await model_records(every, embedder, reranker)
     readers = await _open_readers({each.reader for each in entries}, models, session, trace)

@@ -144,7 +144,7 @@ async def open_curation(
         for line in await session.check_models(system, needs, models) if models else ():
             trace.emit(Noted(line, warning=True))
         embedder = await session.open_embedder(trace) if needs.searches else None
-        reranker = await session.open_reranker(models, trace) if needs.searches and models else None
+        reranker = await session.open_reranker(trace) if needs.searches and models else None
         records |= await model_records({}, embedder, reranker)
         dataset = _make_dataset(request)
         corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
