@@ -386,22 +386,6 @@ class Reranker(Protocol):
         """Free what the reranker holds. Safe to call twice."""
 
 
-@dataclass(frozen=True)
-class Price:
-    """US dollars for a million tokens."""
-
-    input: float = 0.0
-    output: float = 0.0
-    cached: float | None = None
-
-    def of(self, usage: Usage) -> float:
-        """Return the cost of a call in US dollars."""
-        cached = self.input if self.cached is None else self.cached
-        fresh = max(0, usage.input_tokens - usage.cached_tokens)
-        sums = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
-        return sums / 1e6
-
-
 # Text as it can be sent to a model
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from colligate.errors import UsageError
-from colligate.models.base import Price, Usage
+from colligate.models.base import Usage
 from colligate.models.names import split_address, split_name
 from colligate.models.structured import STAGES, Stage
 
 Kind = Literal["chat", "scoring"]
 
 _NOTHING = Usage()
-
-_DATED = re.compile(r"-20\d\d-?[01]\d-?[0-3]\d$")
 
 
 @dataclass(frozen=True)
@@ -114,44 +108,15 @@ _HOSTED = re.compile(
 )
 
 
-class Prices:
-    """What calls cost: patterns of model names, the first match counts; then published prices.
+def find_cost(model: str, usage: Usage) -> float | None:
+    """Return the cost of a call in US dollars, or None if the model's price is not known.
 
     Models on this machine cost nothing. The published prices are those of the package genai-prices.
     """
-
-    def __init__(self, rows: Iterable[tuple[str, Price]] = ()) -> None:
-        self._rows = list(rows)
-
-    @classmethod
-    def load(cls, path: str | Path | None = None) -> Prices:
-        """Load the user's table in `path`, or in the file `COLLIGATE_PRICES`, if there is one.
-
-        Raises:
-            UsageError: the file cannot be read, or is not a price table.
-        """
-        path = path or os.environ.get("COLLIGATE_PRICES")
-        if not path:
-            return cls()
-        try:
-            return cls(_rows(tomllib.loads(Path(path).read_text("utf-8"))))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(
-                f"the price table {path} cannot be used",
-                f"{type(error).__name__}: {error}",
-                "write [[price]] tables with names, input, output (see docs/models.md)",
-            ) from None
-
-    def cost(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of a call in US dollars, or None if the model's price is not known."""
-        undated = _DATED.sub("", model)
-        for pattern, price in self._rows:
-            if fnmatchcase(model, pattern) or fnmatchcase(undated, pattern):
-                return price.of(usage)
-        if any(fnmatchcase(model, pattern) for pattern in _HERE):
-            return None if _HOSTED.match(model) else 0.0
-        kind, name = split_name(model)
-        return _published_cost(*split_address(name), usage) if kind == "openai" else None
+    if any(fnmatchcase(model, pattern) for pattern in _HERE):
+        return None if _HOSTED.match(model) else 0.0
+    kind, name = split_name(model)
+    return _published_cost(*split_address(name), usage) if kind == "openai" else None
 
 
 def _published_cost(model: str, url: str | None, usage: Usage) -> float | None:
@@ -169,18 +134,6 @@ def _published_cost(model: str, url: str | None, usage: Usage) -> float | None:
         return None
 
 
-def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
-    rows = []
-    for entry in table["price"]:
-        numbers = {key: float(entry[key]) for key in ("input", "output")}
-        if entry.get("cached") is not None:
-            numbers["cached"] = float(entry["cached"])
-        names = entry["names"]
-        names = [names] if isinstance(names, str) else names
-        rows += [(str(name), Price(**numbers)) for name in names]
-    return rows
-
-
 _OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
 _STEP: ContextVar[str] = ContextVar("step", default="")
 
@@ -189,7 +142,6 @@ _STEP: ContextVar[str] = ContextVar("step", default="")
 class Meter:
     """Records every call of a run."""
 
-    prices: Prices = field(default_factory=Prices.load)
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
@@ -263,10 +215,9 @@ class Meter:
         usd: float | None = 0.0
         if not call.cached:
             self.tokens += call.usage.input_tokens + call.usage.output_tokens
-            usd = self.prices.cost(call.model, call.usage)
+            usd = find_cost(call.model, call.usage)
         if usd is None:
-            name = call.model
-            warning = f"the price of {name} is not known; name a price table in COLLIGATE_PRICES"
+            warning = f"the price of {call.model} is not known, the cost is not counted"
             if warning not in self.warnings:
                 self.warnings.append(warning)
         call = replace(call, usd=usd, offline=_OFFLINE.get(), step=_STEP.get())

@@ -23,15 +23,14 @@ from colligate.models import (
     Role,
 )
 from colligate.models.base import WrappedModel
-from colligate.models.metering import Call, Meter, Prices, UsageReport
+from colligate.models.metering import Call, Meter, UsageReport
 
 
 class Spending:
     """The tokens of all runs together, in and out; `limit` None means no limit."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.prices = Prices.load()
-        self._total = Meter(prices=self.prices)
+        self._total = Meter()
         self.budget = TokenBudget(limit, self._total)
 
     @property
@@ -41,7 +40,7 @@ class Spending:
 
     def meter(self) -> Meter:
         """Return a meter for one run, which also counts here."""
-        return _RunMeter(prices=self.prices, total=self._total)
+        return _RunMeter(total=self._total)
 
 
 @dataclass

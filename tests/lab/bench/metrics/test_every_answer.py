@@ -11,12 +11,21 @@ from colligate.lab.bench.metrics.every_answer import (
 )
 from colligate.lab.bench.outcome import Outcome, Piece
 from colligate.lab.bench.question import Question, QuestionTask
-from colligate.models import Price, Usage
-from colligate.models.metering import Meter, Prices
+from colligate.models import Usage, metering
+from colligate.models.metering import Meter
 
 
+@pytest.fixture
+def _dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cost(_: str, usage: Usage) -> float:
+        return (2 * usage.input_tokens + 10 * usage.output_tokens) / 1e6
+
+    monkeypatch.setattr(metering, "find_cost", cost)
+
+
+@pytest.mark.usefixtures("_dear")
 def test_costs_are_those_of_the_meter() -> None:
-    meter = Meter(Prices([("dear", Price(input=2, output=10))]))
+    meter = Meter()
     meter.chat("reader", "dear", Usage(1000, 100), seconds=1)
     meter.chat("worker", "dear", Usage(500, 10), seconds=1)
     meter.scoring("scorer", "dear", passes=7, seconds=1)
@@ -28,8 +37,9 @@ def test_costs_are_those_of_the_meter() -> None:
     assert (found["output_tokens_reader"], found["calls_worker"]) == (100, 1)
 
 
+@pytest.mark.usefixtures("_dear")
 def test_what_was_spent_on_documents_alone_is_apart() -> None:
-    meter = Meter(Prices([("dear", Price(input=2, output=10))]))
+    meter = Meter()
     with meter.offline():
         meter.chat("worker", "dear", Usage(19_000, 500), seconds=1)
     meter.chat("reader", "dear", Usage(2000, 100), seconds=1)
