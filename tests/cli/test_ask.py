@@ -21,7 +21,7 @@ KEYS = [
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
     "calls", "input_tokens", "output_tokens", "scoring_passes", "scoring_tokens",
-    "retrieval_rounds", "seconds", "cost_usd", "by_role", "structured", "remembered", "offline",
+    "retrieval_rounds", "seconds", "cost_usd", "by_role", "remembered", "offline",
     "by_step", "split",
 ]  # fmt: skip
 

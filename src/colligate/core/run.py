@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -76,7 +75,6 @@ from colligate.models import (
 from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.metering import Meter
 from colligate.models.structured import (
-    Stage,
     StructuredReply,
     ask_again,
     json_schema_of,
@@ -492,47 +490,40 @@ class Run(Scoring):
         prompt, tokens, problem = asked, max_tokens, ""
         held: Mapping[str, Any] | None = json_schema
         completions: list[Completion] = []
-        stage: Stage = "failed"
-        try:
-            while len(completions) <= retries:
-                try:
-                    reply = await self.chat(prompt, role=role, max_tokens=tokens, schema=held)
-                except RequestRefused as error:  # no decoder can enforce every schema
-                    if held is None or completions:
-                        raise
-                    self.warn(
-                        f"{self.model(role).name} cannot be constrained to {schema.__name__} "
-                        f"({error.why or error.what}); the prompt alone asked for it"
-                    )
-                    prompt = asked = with_schema(messages, json_schema)
-                    held = None
-                    continue
-                except ContextTooSmall:
-                    if not completions:
-                        raise
-                    break  # the prompt fits, but not together with the failed answer
-                completions.append(reply)
-                cut = reply.finish_reason == "length"
-                try:
-                    value, stage = parse(reply.text, schema)
-                except ValueError as error:
-                    problem = f"it was cut at {tokens} tokens; {error}" if cut else str(error)
-                    prompt = ask_again(asked, reply.text, problem)
-                    if cut:
-                        most = await self.room(role, prompt, 0, last=True)
-                        tokens = max(tokens, min(2 * tokens, 2 * tokens if most is None else most))
-                    continue
-                if cut and stage == "repaired":
-                    self.warn(
-                        f"{reply.model}'s answer was cut at {tokens} tokens: "
-                        "what it has up to there is used"
-                    )
-                return StructuredReply(value, tuple(completions))
-        finally:
-            if completions:
-                stages = Counter({"asked_again": len(completions) - 1, stage: 1})
-                for each in stages.elements():
-                    self.meter.structured(each)
+        while len(completions) <= retries:
+            try:
+                reply = await self.chat(prompt, role=role, max_tokens=tokens, schema=held)
+            except RequestRefused as error:  # no decoder can enforce every schema
+                if held is None or completions:
+                    raise
+                self.warn(
+                    f"{self.model(role).name} cannot be constrained to {schema.__name__} "
+                    f"({error.why or error.what}); the prompt alone asked for it"
+                )
+                prompt = asked = with_schema(messages, json_schema)
+                held = None
+                continue
+            except ContextTooSmall:
+                if not completions:
+                    raise
+                break  # the prompt fits, but not together with the failed answer
+            completions.append(reply)
+            cut = reply.finish_reason == "length"
+            try:
+                value, how = parse(reply.text, schema)
+            except ValueError as error:
+                problem = f"it was cut at {tokens} tokens; {error}" if cut else str(error)
+                prompt = ask_again(asked, reply.text, problem)
+                if cut:
+                    most = await self.room(role, prompt, 0, last=True)
+                    tokens = max(tokens, min(2 * tokens, 2 * tokens if most is None else most))
+                continue
+            if cut and how == "repaired":
+                self.warn(
+                    f"{reply.model}'s answer was cut at {tokens} tokens: "
+                    "what it has up to there is used"
+                )
+            return StructuredReply(value, tuple(completions))
         malformed = MalformedOutput(
             f"{reply.model} gives no valid {schema.__name__}",
             f"{len(completions)} answers, the last: {problem}",

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypedDict
 
 from colligate.models.base import Usage
 from colligate.models.names import split_address, split_name
-from colligate.models.structured import STAGES, Stage
 
 Kind = Literal["chat", "scoring"]
 
@@ -60,8 +59,7 @@ class UsageReport:
 
     `calls` counts chat calls; tokens are of these and of scoring (`scoring_tokens`) together. What
     the cache answered is left out and counted as `remembered`: calls, and passes of scoring.
-    `structured` counts the answers that had to be JSON, cached ones too, by their result
-    (`structured.Stage`). `offline` is the part of the whole that is about the documents alone; its
+    `offline` is the part of the whole that is about the documents alone; its
     `seconds` are those during which any such work was under way. `by_step` are the
     steps that a method names (`Meter.step`). `split` are the seconds of reading files, of searching
     and of models, each counted once where calls overlap; what is left of `seconds` is other work.
@@ -76,7 +74,6 @@ class UsageReport:
     seconds: float = 0.0
     cost_usd: float | None = 0.0
     by_role: Mapping[str, Sums] = field(default_factory=dict)
-    structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
     offline: Sums = field(default_factory=lambda: _sums(()))
     by_step: Mapping[str, Sums] = field(default_factory=dict)
@@ -89,7 +86,6 @@ class UsageReport:
             "seconds": round(self.seconds, 3),
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "by_step": {step: dict(sums) for step, sums in self.by_step.items()},
-            "structured": dict(self.structured),
             "split": {what: round(seconds, 3) for what, seconds in self.split.items()},
             "offline": {**self.offline, "seconds": round(self.offline["seconds"], 3)},
         }
@@ -147,7 +143,6 @@ class Meter:
     retrieval_rounds: int = 0
     reading_seconds: float = 0.0
     """Seconds of reading files before the method began."""
-    stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
     _times: dict[str, list[tuple[float, float]]] = field(
@@ -206,10 +201,6 @@ class Meter:
         self.retrieval_rounds += 1
         self._note_time("search", seconds)
 
-    def structured(self, stage: Stage) -> None:
-        """Record the result of an answer that had to be JSON."""
-        self.stages[stage] += 1
-
     def record(self, call: Call) -> Call:
         """Record one call at its price; warn once about a model without one."""
         usd: float | None = 0.0
@@ -240,7 +231,6 @@ class Meter:
             **sums,
             retrieval_rounds=self.retrieval_rounds,
             by_role=_sums_by(self.calls, "role"),
-            structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
             offline=offline,
             by_step=_sums_by([call for call in self.calls if call.step], "step"),

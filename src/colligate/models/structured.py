@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
@@ -25,12 +25,6 @@ from colligate.models.base import Completion, Message, encodable
 from colligate.models.escaping import escape
 
 T = TypeVar("T", bound=BaseModel)
-
-Stage = Literal["parsed", "repaired", "asked_again", "failed"]
-"""The result of an answer: valid as it was, valid after a repair, unusable and asked again, or
-unusable and not asked again. Each answer counts once."""
-
-STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
