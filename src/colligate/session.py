@@ -184,7 +184,7 @@ class Session:
         for role in roles:
             chosen = self._choose(role.value)
             if chosen is None and role is Role.READER:
-                chosen = await default_reader()
+                chosen = default_reader()
             if isinstance(chosen, Named):
                 note_name(ROLE_NAMES[role], chosen, trace)
                 chosen = await self.open_model(chosen, report_pull(trace))
@@ -532,9 +532,9 @@ async def _narrow(sources: View, where: Sequence[str]) -> View:
     return sources.view(await select_documents(sources, where)) if where else sources
 
 
-async def default_reader() -> Named:
+def default_reader() -> Named:
     """Return the reader to use when none was named, and why that one."""
-    return Named(*await asyncio.to_thread(default_model))
+    return Named(*default_model())
 
 
 def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Trace) -> T:

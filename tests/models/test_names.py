@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 
 from colligate.core.events import Trace
 from colligate.errors import (
-    EndpointUnreachable,
     UnknownModel,
     UsageError,
 )
@@ -86,27 +86,17 @@ def test_unknown_models_get_the_list(name):
 
 
 @pytest.mark.parametrize(
-    ("open_it", "name", "meant"),
+    ("open_it", "name", "form"),
     [
-        (open_model, "bundeld", "bundled"),
-        (open_model, "opanai:gpt-4", "openai:gpt-4"),
-        (open_model, "gguf:smollm2-135", "gguf:smollm2-135m"),
-        (open_model, "smollm2-135m", "gguf:smollm2-135m"),
-        (open_model, "some/model.gguf", "gguf:some/model.gguf"),
-        (open_model, "Qwen/Qwen3-8B", "hf:Qwen/Qwen3-8B"),
-        (open_model, "./a/b", "hf:./a/b"),
-        (open_model, "google/gemma-3-4b-it", "hf:google/gemma-3-4b-it"),
-        (open_model, "http://box:8000/v1", "openai:MODEL@http://box:8000/v1"),
+        (open_model, "Qwen/Qwen3-8B", "hf:NAME-OR-PATH"),
+        (open_model, "http://box:8000/v1", "openai:MODEL[@BASE_URL]"),
         (open_embedder, "minilml", "minilm"),
-        (open_embedder, "BAAI/bge-small-en-v1.5", "st:BAAI/bge-small-en-v1.5"),
-        (open_reranker, "cross-encode:x", "cross-encoder:x"),
+        (open_reranker, "cross-encode:x", "cross-encoder:NAME"),
     ],
 )
-def test_wrong_names_get_a_suggestion(open_it, name, meant):
-    with pytest.raises(UnknownModel) as caught:
+def test_wrong_names_get_the_forms(open_it, name, form):
+    with pytest.raises(UnknownModel, match=f"names are .*{re.escape(form)}"):
         open_it(name)
-    assert f"did you mean {meant}?" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_weights_of_no_chat_model_are_not_pulled(monkeypatch):
@@ -166,16 +156,11 @@ def test_default_from_settings(monkeypatch, settings, name):
     assert default_model()[0] == name
 
 
-def test_default_is_the_servers_first(openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
-    monkeypatch.setenv("OPENAI_API_KEY", "key\n")  # as a file of secrets gives it
-    openai_server.models = ["first", "second"]
-    name, why = default_model()
-    assert name == f"openai:first@{openai_server.url}"
-    assert "OPENAI_BASE_URL" in why
-    openai_server.models = []
-    with pytest.raises(EndpointUnreachable, match="OPENAI_MODEL"):
+def test_a_server_of_ones_own_needs_the_name_of_a_model(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@box:8000/v1")
+    with pytest.raises(UnknownModel, match="OPENAI_MODEL") as caught:
         default_model()
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +201,6 @@ async def test_another_package_adds_a_backend():
     assert (model.name, model.context_tokens) == ("toy:bear", 99)
     assert (await ask(model)).text == "cross, key: False"
     assert open_model("openai:m@http://h/v1").name == "openai:m@http://h/v1"  # not taken over
-    with pytest.raises(UnknownModel, match=r"did you mean toy:bear\?"):
-        open_model("toi:bear")
     with pytest.raises(UnknownModel, match=r"names are .*toy:NAME"):
         open_model("nothing-like-it")
 

@@ -308,7 +308,6 @@ async def test_unknown_model_lists_what_there_is(openai_server, policy):
     with pytest.raises(UnknownModel) as caught:
         await ask_and_close(OpenAIChat("lama-small", openai_server.url, policy=policy))
     assert "llama-large, llama-small" in str(caught.value)
-    assert "did you mean llama-small?" in str(caught.value)
 
 
 async def test_a_wrong_path_is_not_an_unknown_model(openai_server, policy):

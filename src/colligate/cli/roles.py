@@ -54,7 +54,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
     try:
         if not named.name:
             named = Named("", "OPENAI_BASE_URL")
-            named = await default_reader()
+            named = default_reader()
         check_weights(named.name)
         model = await session.open_model(named)
         opened = True

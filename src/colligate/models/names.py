@@ -13,7 +13,6 @@ A backend is imported when it is named, so that the light ones start at once.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import re
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from colligate.concurrency import Slots
-from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, closest
+from colligate.errors import UnknownModel
 from colligate.models.base import (
     OPENAI_URL,
     ChatModel,
@@ -197,10 +196,8 @@ def open_head(name: str) -> Verifier:
 def default_model() -> tuple[str, str]:
     """Return the model to use when none is named anywhere, and the reason for it.
 
-    With `OPENAI_BASE_URL` and no `OPENAI_MODEL` the server is asked what it has: this blocks.
-
     Raises:
-        ModelError: the server does not list its models.
+        UnknownModel: `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -208,27 +205,16 @@ def default_model() -> tuple[str, str]:
         return "bundled", "no other model is named"
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
-        model, why = asyncio.run(_find_first_model(url, key)), "the first model at OPENAI_BASE_URL"
-    elif not model:
+        raise UnknownModel(
+            "no model is named",
+            f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own",
+            "name one with OPENAI_MODEL or --model",
+        )
+    if not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
     # The name is shown: a URL with a password is left out of it, the backend finds it itself.
     plain = url is not None and redact_url(url) == url.rstrip("/")
     return f"openai:{model}" + (f"@{url}" if plain else ""), why
-
-
-async def _find_first_model(url: str, key: str) -> str:
-    from colligate.models.openai_http import Endpoint, Policy
-
-    endpoint = Endpoint(url, key, policy=Policy(max_retries=0, timeout=10))
-    what, hint = f"{redact_url(url)} does not list its models", "name one with OPENAI_MODEL"
-    try:
-        if listed := await endpoint.models():
-            return next(iter(listed))
-    except ModelError as error:
-        raise EndpointUnreachable(what, error.why or error.what, hint) from None
-    finally:
-        await endpoint.aclose()
-    raise EndpointUnreachable(what, "it has none", hint)
 
 
 def ollama_url() -> str:
@@ -262,13 +248,11 @@ def _open_gguf(
 ) -> ChatModel:
     path = Path(target).expanduser()
     if not path.is_file():
-        pinned = _pinned_models()
-        if target not in pinned:
-            near = closest(target, pinned)
+        if target not in _pinned_models():
             raise UnknownModel(
                 f"no model {name!r}",
                 f"there is no file {target} and no pinned chat model of that name",
-                f"did you mean gguf:{near}?" if near else "colligate models list shows the names",
+                "colligate models list shows the names",
             )
         path = pull(target, on_progress)["model"]
     from colligate.models.llama.libraries import pull_libraries
@@ -283,24 +267,9 @@ def _pinned_models() -> list[str]:
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
-    """Return the error for a name of no known form, with what was probably meant."""
-    kinds = [form.partition(":")[0] for form in forms if ":" in form]
-    begun = re.split("[:/]", name, maxsplit=1)[0]
-    near = closest(begun, [form for form in forms if ":" not in form] + kinds)
-    if near and near != begun:
-        meant = near + (f":{name[len(begun) + 1 :]}" if near in kinds else "")
-    elif "openai" in kinds and name.startswith(("http://", "https://")):
-        meant = f"openai:MODEL@{name}"
-    elif "gguf" in kinds and (name.endswith(".gguf") or name in _pinned_models()):
-        meant = f"gguf:{name}"
-    elif "/" in name.strip("/") and ":" not in name:  # as on the hub, or a folder
-        meant = next((f"{kind}:{name}" for kind in ("hf", "st") if kind in kinds), "")
-    else:
-        meant = ""
-    if meant:
-        return UnknownModel(f"no {what} {name!r}", "", f"did you mean {meant}?")
+    """Return the error for a name of no known form."""
     why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
-    why = why if "openai" in kinds else ""
+    why = why if what == "model" else ""
     return UnknownModel(f"no {what} {name!r}", why, f"names are {', '.join(forms)}")
 
 
@@ -491,9 +460,7 @@ def find_option_problem(name: str, option: str, value: Any) -> tuple[str, str] |
     if adapter is not None:
         return "an adapter is opened as its base is", f"give the options to {base}"
     if option not in takes:
-        near = closest(option, takes)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(takes)}"
-        return f"{kind} models take no such option", hint
+        return f"{kind} models take no such option", f"there are {', '.join(takes)}"
     wanted = takes[option]
     right = isinstance(value, (int, float) if wanted is float else wanted)
     least = 0 if option == "draft" else 1e-9

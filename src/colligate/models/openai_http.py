@@ -35,7 +35,6 @@ from colligate.errors import (
     RequestRefused,
     ServerFailed,
     UnknownModel,
-    closest,
 )
 from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
 from colligate.models.structured import with_schema
@@ -402,9 +401,7 @@ class Failures:
                 "check the base URL; it usually ends in /v1",
             )
         names = ", ".join(sorted(served)[:8]) + (", ..." if len(served) > 8 else "")
-        near = closest(model, served)
         hint = f"it has {names}" if served else "check the model's name"
-        hint += f"; did you mean {near}?" if near else ""
         return UnknownModel(f"no model {model!r} at {self.url}", message, hint)
 
     def _too_long(self, message: str) -> ContextTooSmall:
