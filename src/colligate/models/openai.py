@@ -84,7 +84,7 @@ class OpenAIChat:
     def capabilities(self) -> frozenset[Capability]:
         """The capabilities known so far."""
         known = {Capability.CHAT, Capability.ADAPTERS}
-        if self._dialect.schema_form == "json_schema":
+        if self._dialect.enforces_schemas:
             known.add(Capability.STRUCTURED)
         scorer = self._scorer if isinstance(self._scorer, PromptLogprobs) else None
         if self._top.seen or (scorer is not None and scorer.tokenizer.has_template):

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from dataclasses import dataclass, field
 from importlib import import_module
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -440,8 +440,6 @@ def is_context_error(error: openai.APIStatusError) -> bool:
 # "OpenAI-compatible" servers differ in the parameters they accept, which only a request shows: the
 # first refusal that names a parameter is remembered, and later calls are right at once.
 
-SchemaForm = Literal["json_schema", "json_object", "prompt"]
-
 _OPTIONAL = ("temperature", "seed", "stop", "stream_options")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_SUCH = re.compile(
@@ -449,7 +447,7 @@ _NO_SUCH = re.compile(
     r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive",
     re.IGNORECASE,
 )
-_SCHEMA_WORDS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
+_SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGNORECASE)
 
 
 class Dialect:
@@ -462,7 +460,7 @@ class Dialect:
         self._limit_settled = False
         self._dropped: set[str] = set()
         self._warnings: list[str] = []
-        self.schema_form: SchemaForm = "json_schema"
+        self.enforces_schemas = True  # until one is refused
         self.thinking_room = 0
 
     def takes(self, parameter: str) -> bool:
@@ -472,7 +470,7 @@ class Dialect:
     def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
         """Return the body of a request, without parameters that were refused before."""
         messages, schema = request.messages, request.schema
-        if schema is not None and self.schema_form != "json_schema":
+        if schema is not None and not self.enforces_schemas:
             messages = with_schema(messages, schema)
         body: dict[str, Any] = {
             "model": self._model,
@@ -487,13 +485,9 @@ class Dialect:
         }
         taken = {name: value for name, value in optional.items() if self.takes(name)}
         body |= {name: value for name, value in taken.items() if value is not None}
-        if schema is None:
-            return body
-        if self.schema_form == "json_schema":
+        if schema is not None and self.enforces_schemas:
             named = {"name": "answer", "schema": make_strict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        elif self.schema_form == "json_object":
-            body["response_format"] = {"type": "json_object"}
         return body
 
     def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:
@@ -503,8 +497,11 @@ class Dialect:
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
         known = [name for name in sent if name in _OPTIONAL + _LIMITS]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            if sent["response_format"]["type"] == self.schema_form:  # else learnt meanwhile
-                self._lower_schema_form()
+            if self.enforces_schemas:  # else learnt meanwhile
+                self.enforces_schemas = False
+                self._warnings.append(
+                    f"{self._model} does not enforce a JSON schema; the prompt asks for the form"
+                )
             return True
         named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
@@ -520,15 +517,6 @@ class Dialect:
         self._limit = _LIMITS[1 - _LIMITS.index(named)]
         self._limit_settled = True
         return True
-
-    def _lower_schema_form(self) -> None:
-        if self.schema_form == "json_schema":
-            self.schema_form, now = "json_object", "JSON mode"
-        else:
-            self.schema_form, now = "prompt", "the prompt alone"
-        self._warnings.append(
-            f"{self._model} does not enforce a JSON schema; {now} asks for the form"
-        )
 
     def give_room_to_think(self, tokens: int) -> None:
         """Allow so many tokens in addition to those of the answer."""
