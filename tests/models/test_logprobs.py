@@ -37,10 +37,8 @@ def asked(server: Any, path: str = "/completions") -> list[dict[str, Any]]:
     return [sent for sent in server.requests if sent["path"] == path]
 
 
-@pytest.mark.parametrize("form", ["prompt_logprobs", "echo"])
 @pytest.mark.parametrize("bos", [None, 1])
-async def test_likelihood(openai_server, model, form, bos):
-    openai_server.likelihood = form
+async def test_likelihood(openai_server, model, bos):
     openai_server.bos = bos
     assert isinstance(model, LikelihoodModel)
     assert Capability.LIKELIHOOD not in model.capabilities
@@ -88,7 +86,7 @@ async def test_a_prompt_too_long_is_not_sent(openai_server, model):
 
 
 @pytest.mark.parametrize("tokenizer", [None, "vllm", "llama-server"])
-@pytest.mark.parametrize("form", [None, "echo"])
+@pytest.mark.parametrize("form", [None, "prompt_logprobs"])
 async def test_absent_is_asked_for_once(openai_server, model, tokenizer, form):
     openai_server.tokenizer, openai_server.likelihood = tokenizer, form
     if tokenizer and form:
@@ -104,24 +102,27 @@ async def test_absent_is_asked_for_once(openai_server, model, tokenizer, form):
     assert Capability.LIKELIHOOD not in model.capabilities
 
 
+def say(entries: list[Any], logprob: Any) -> list[Any]:
+    """The same tokens, each with this log-probability."""
+    return [None, *({token: {"logprob": logprob} for token in each} for each in entries[1:])]
+
+
 TAMPERED: dict[str, Callable[[list[Any]], list[Any]]] = {
     "short": lambda entries: entries[:-2],
     "long": lambda entries: [*entries, *entries[-2:]],
     "shifted": lambda entries: entries[1:] + entries[-1:],
     "empty": lambda entries: [],
     "other tokens": lambda entries: [None, *({"9": {"logprob": -1.0}} for _ in entries[1:])],
-    "not a number": lambda entries: [None, *(math.nan for _ in entries[1:])],
-    "minus infinity": lambda entries: [None, *(-math.inf for _ in entries[1:])],
-    "positive": lambda entries: [None, *(0.5 for _ in entries[1:])],
-    "text": lambda entries: [None, *("-1" for _ in entries[1:])],
+    "not a number": lambda entries: say(entries, math.nan),
+    "minus infinity": lambda entries: say(entries, -math.inf),
+    "positive": lambda entries: say(entries, 0.5),
+    "text": lambda entries: say(entries, "-1"),
     "null": lambda entries: [None for _ in entries],
 }
 
 
-@pytest.mark.parametrize("form", ["prompt_logprobs", "echo"])
 @pytest.mark.parametrize("fault", TAMPERED)
-async def test_later_nonsense_is_never_a_number(openai_server, model, form, fault):
-    openai_server.likelihood = form
+async def test_later_nonsense_is_never_a_number(openai_server, model, fault):
     honest = await likelihood(model, PREFIX, CONTINUATION)
     sent = len(asked(openai_server))
     openai_server.tamper = TAMPERED[fault]

@@ -74,8 +74,8 @@ class OpenAIServer(Loopback):
         refused, refused_forms: parameters and types of `response_format` it refuses with 400
         logprobs: {token: probability} of the first token, returned when asked for
         tokenizer: "vllm" or "llama-server", the form of `/tokenize`; with `bos` before a text
-        likelihood: "prompt_logprobs" or "echo", the form of a prompt's log-probabilities at
-            `/completions`, after `tamper` changed the list
+        likelihood: "prompt_logprobs", the form of a prompt's log-probabilities at `/completions`,
+            after `tamper` changed the list
         rerank: score of a query and a document, by default the words they share
         in_flight, in_flight_most: requests that are open, and the most that ever were
         arrived, left: set by the first request, and when a client leaves before its whole answer
@@ -361,11 +361,6 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             if server.likelihood == "prompt_logprobs" and "prompt_logprobs" in body:
                 entries = [{str(t): {"logprob": p}} for t, p in zip(ids[1:], odds, strict=True)]
                 choice["prompt_logprobs"] = server.tamper([None, *entries])
-            elif server.likelihood == "echo" and body.get("echo"):
-                choice["logprobs"] = {"token_logprobs": server.tamper([None, *odds, -0.5])}
-            elif body.get("logprobs"):
-                written = {"id": 11, "token": " ok", "logprob": -0.5, "top_logprobs": []}
-                choice["logprobs"] = {"content": [written]}
             self._send(200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}})
 
         def _embeddings(self, body: dict[str, Any]) -> None:

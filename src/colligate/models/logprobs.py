@@ -34,7 +34,6 @@ NOT_THERE = (RequestRefused, NotAuthorised, UnknownModel, ServerFailed, Malforme
 """The errors of a first request for something that the server does not have."""
 
 _SAMPLE = "Water boils at one hundred degrees"
-_FORMS: tuple[Mapping[str, Any], ...] = ({"prompt_logprobs": 1}, {"echo": True, "logprobs": 1})
 _KEPT = 1000
 _ROUNDING = 1e-3  # how far above 0 the log-probability of a certain token may come out
 
@@ -42,39 +41,30 @@ _ROUNDING = 1e-3  # how far above 0 the log-probability of a certain token may c
 class PromptLogprobs:
     """Likelihoods from a server that returns log-probabilities of a prompt's tokens.
 
-    Made by `find`. The prompt is sent as token ids, so it is read as it was tokenised. Two forms
-    are known: vLLM's `prompt_logprobs`, and `echo` with `logprobs` as in OpenAI's first
-    completions. Some servers accept either and silently ignore it, so every answer is checked.
+    Made by `find`. The prompt is sent as token ids, so it is read as it was tokenised. Asked for by
+    vLLM's `prompt_logprobs`; some servers accept it and silently ignore it, so every answer is
+    checked.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, model: str, tokenizer: ServerTokenizer, form: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, model: str, tokenizer: ServerTokenizer) -> None:
         self._endpoint = endpoint
         self._model = model
-        self._form = form
         self._label_ids: dict[str, list[int]] = {}
         self.tokenizer = tokenizer
 
     @classmethod
     async def find(cls, endpoint: Endpoint, model: str) -> PromptLogprobs:
-        """Find the form in which the server returns them; MissingCapability if there is none."""
+        """Find out whether the server returns them; MissingCapability if it does not."""
         try:
-            tokenizer = await ServerTokenizer.find(endpoint, model)
-            ids = await tokenizer.prefix_ids(_SAMPLE)
-            for form in _FORMS:
-                scorer = cls(endpoint, model, tokenizer, form)
-                try:
-                    # Checked here, where an answer that ignores the form is not asked for again.
-                    read_prompt_logprobs(await scorer._post(ids, lambda answer: answer), ids)
-                except NOT_THERE as error:
-                    why = error.why or error.what
-                except Garbled as error:
-                    why = str(error)
-                else:
-                    return scorer
-        except MissingCapability as missing:
-            why = missing.why
+            scorer = cls(endpoint, model, await ServerTokenizer.find(endpoint, model))
+            ids = await scorer.tokenizer.prefix_ids(_SAMPLE)
+            # Checked here, where an answer that ignores the form is not asked for again.
+            read_prompt_logprobs(await scorer._post(ids, lambda answer: answer), ids)
+            return scorer
+        except (MissingCapability, *NOT_THERE) as error:
+            why = error.why or error.what
+        except Garbled as error:
+            why = str(error)
         raise MissingCapability(
             f"{endpoint.url} gives no likelihoods", why, "use a gguf: or hf: model, or vLLM"
         )
@@ -133,23 +123,17 @@ class PromptLogprobs:
     async def _post(self, ids: list[int], read: Callable[[Any], T]) -> T:
         # At temperature 1 the log-probabilities are the model's own on every server.
         body = {"model": self._model, "prompt": ids, "max_tokens": 1, "temperature": 1.0}
-        body |= self._form
+        body["prompt_logprobs"] = 1
         return await self._endpoint.post("/completions", body, read, model=self._model)
 
 
 def read_prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
     """Return the log-probability of each prompt token; 0 for the first one."""
     try:
-        choice = answer["choices"][0]
-        by_id = choice.get("prompt_logprobs")
-        if by_id is not None:
-            values: list[Any] = [
-                None if entry is None else entry[str(token)]["logprob"]
-                for entry, token in zip(by_id, ids, strict=True)
-            ]
-        else:  # of the prompt, then of the token written
-            values = choice["logprobs"]["token_logprobs"]
-            values = values[: len(ids)] if len(values) == len(ids) + 1 else values
+        values: list[Any] = [
+            None if entry is None else entry[str(token)]["logprob"]
+            for entry, token in zip(answer["choices"][0]["prompt_logprobs"], ids, strict=True)
+        ]
         counted = (answer.get("usage") or {}).get("prompt_tokens", len(ids))
     except (AttributeError, LookupError, TypeError, ValueError):
         raise Garbled("it has no log-probabilities of the prompt's tokens") from None
