@@ -11,6 +11,7 @@ import pytest
 
 from colligate.core.events import Trace
 from colligate.errors import (
+    ModelError,
     UnknownModel,
     UsageError,
 )
@@ -158,7 +159,7 @@ def test_default_from_settings(monkeypatch, settings, name):
 
 def test_a_server_of_ones_own_needs_the_name_of_a_model(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@box:8000/v1")
-    with pytest.raises(UnknownModel, match="OPENAI_MODEL") as caught:
+    with pytest.raises(ModelError, match="OPENAI_MODEL") as caught:
         default_model()
     assert "secret" not in str(caught.value)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from colligate.concurrency import Slots
-from colligate.errors import UnknownModel
+from colligate.errors import ModelError, UnknownModel
 from colligate.models.base import (
     OPENAI_URL,
     ChatModel,
@@ -197,7 +197,7 @@ def default_model() -> tuple[str, str]:
     """Return the model to use when none is named anywhere, and the reason for it.
 
     Raises:
-        UnknownModel: `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
+        ModelError: `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -205,7 +205,7 @@ def default_model() -> tuple[str, str]:
         return "bundled", "no other model is named"
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
-        raise UnknownModel(
+        raise ModelError(
             "no model is named",
             f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own",
             "name one with OPENAI_MODEL or --model",
