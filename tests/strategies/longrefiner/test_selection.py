@@ -10,7 +10,6 @@ from colligate.documents import Basis, Kind, Structure, TreeBuilder
 from colligate.documents.tokens import estimate_tokens
 from colligate.strategies.longrefiner.selection import (
     Selection,
-    cut_best_paragraph,
     extract_passages,
     find_unknown_titles,
     list_pieces,
@@ -244,19 +243,6 @@ def test_headings_that_a_model_made_up_part_passages_and_are_not_written() -> No
     assert render_selection([each], everything(each)) == "# T\n\none two\n\nthree four"
     found = extract_passages([each], everything(each))
     assert [passage.text for passage in found] == ["one two", "three four"]
-
-
-def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:
-    scores = [[0.9, 0.1, 0.2, 0.9, 0.3, 0, 0, 0.3], [1.0, 0.1, 0.3]]
-    found = cut_best_paragraph([TOWER, SEA], scores, 1)
-    assert found is not None
-    assert found.text == "five"
-    assert found.section == ("A",)
-    whole = cut_best_paragraph([TOWER, SEA], scores, 99)
-    assert whole is not None
-    assert whole.text == "five six"
-    assert cut_best_paragraph([TOWER, SEA], scores, 0) is None
-    assert cut_best_paragraph([], [], 10) is None
 
 
 BLOCK = st.sampled_from(

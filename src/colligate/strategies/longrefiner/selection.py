@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -201,7 +201,7 @@ async def refine_to_budget(
 ) -> RefinedText:
     """Return the best nodes whose text has at most `budget` tokens by the model's count.
 
-    If not even the best paragraph fits, its beginning is kept. Pieces are counted before they are
+    If not even the best paragraph fits, the text is empty. Pieces are counted before they are
     chosen; if they have more tokens when put together, fewer are chosen.
     """
     counts: dict[str, int] = {}
@@ -213,9 +213,6 @@ async def refine_to_budget(
         selection = select_nodes(articles, scores, room, counts.__getitem__)
         found = tuple(extract_passages(articles, selection))
         text = render_selection(articles, selection)
-        if not found:
-            cut = cut_best_paragraph(articles, scores, room)
-            found, text = ((cut,), cut.text) if cut else ((), "")
         tokens = await model.count_tokens(text)
         if tokens <= budget:
             return RefinedText(text, found, tokens, of_tokens)
@@ -275,25 +272,6 @@ def select_nodes(
         if met:
             break
     return [sorted(leaves) for leaves in chosen]
-
-
-def cut_best_paragraph(
-    articles: Sequence[Article],
-    scores: Sequence[Sequence[float]],
-    budget: int,
-) -> Passage | None:
-    """Return the first words of the best paragraph that a small budget holds, or None."""
-    ranked = [
-        (-row[leaf], rank, leaf)
-        for rank, (article, row) in enumerate(zip(articles, scores, strict=True))
-        for leaf in article.leaves
-    ]
-    if not ranked:
-        return None
-    _, rank, leaf = min(ranked)
-    document, span = articles[rank].document, articles[rank].nodes[leaf].span
-    length = _count_characters(document.slice(span), budget)
-    return document.passage(replace(span, end=span.start + length)) if length else None
 
 
 def _count_characters(text: str, most_tokens: int) -> int:
