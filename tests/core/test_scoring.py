@@ -124,11 +124,10 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
 async def test_what_was_remembered_costs_nothing(cache: ResponseCache, scripts: Any) -> None:
     model = CachedChat(ScriptedModel(**scripts), cache)
     run = Run(None, {Role.READER: model}, Meter())  # type: ignore[arg-type]
-    await run.likelihoods(PAIRS[:1])
     assert await run.likelihoods(PAIRS) == [[-0.5], [-0.5, -0.5]]
     assert (run.meter.tokens, run.meter.report().scoring_passes) == (6, 2)
     await run.likelihoods(PAIRS)
     await run.labels(ASK, ["yes", "no"])
     await run.labels(ASK, ["yes", "no"])
     assert (run.meter.tokens, run.meter.report().scoring_passes) == (6 + 10, 4)
-    assert [event.remembered for event in events(run, Measured)] == [0, 1, 2, 0, 2]
+    assert [event.remembered for event in events(run, Measured)] == [0, 2, 0, 2]

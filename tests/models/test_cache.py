@@ -15,8 +15,8 @@ import pytest
 
 from colligate.errors import ColligateError, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
-from colligate.models.cache import CachedChat, ResponseCache, cached_passes
-from support.models import HELLO, ask, likelihood
+from colligate.models.cache import CachedChat, ResponseCache
+from support.models import HELLO, ask
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_failures_are_not_kept(scripted_model, cache):
     assert (await ask(model)).text == "up"
 
 
-async def test_only_pairs_not_known_are_asked_and_in_one_call(scripted_model, cache):
+async def test_likelihoods_are_remembered(scripted_model, cache):
     asked: list[list[tuple[str, str]]] = []
 
     class Scorer(scripted_model):  # type: ignore[misc]
@@ -91,14 +91,12 @@ async def test_only_pairs_not_known_are_asked_and_in_one_call(scripted_model, ca
 
     model = CachedChat(Scorer(capabilities=[Capability.LIKELIHOOD]), cache)
     assert model.capabilities == {Capability.LIKELIHOOD}
-    assert await likelihood(model, "a", "x") == [-1.0, -0.5]
-    scores = await model.likelihoods([("aaa", "x"), ("a", "x"), ("aa", "x"), ("aaa", "x")])
-    assert scores == [[-3.0, -0.5], [-1.0, -0.5], [-2.0, -0.5], [-3.0, -0.5]]
-    assert cached_passes(scores, 4) == [False, True, False, True]
-    assert asked == [[("a", "x")], [("aaa", "x"), ("aa", "x")]]
-    assert await model.likelihoods([("aa", "x"), ("a", "x")]) == [[-2.0, -0.5], [-1.0, -0.5]]
-    assert await model.likelihoods([]) == []
-    assert len(asked) == 2
+    pairs = [("aaa", "x"), ("a", "x")]
+    for turn in range(2):
+        scores = await model.likelihoods(pairs)
+        assert scores == [[-3.0, -0.5], [-1.0, -0.5]]
+        assert scores.cached == (turn == 1)
+    assert asked == [pairs]
 
 
 async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
@@ -119,7 +117,7 @@ async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
         assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",), cached=turn == 1)
         assert list(odds.odds) == ["yes", "no"]
         assert seen == [0.5]
-        assert cached_passes(odds, 2) + cached_passes(seen, 1) == [turn == 1] * 3
+        assert seen.cached == (turn == 1)
     await model.labels(HELLO, ["yes", "no"])
     await model.labels(HELLO, ["no", "yes"])
     await model.attention("some text", [(0, 3)])
@@ -172,16 +170,16 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache):
     for number in range(400):
         # Of different lengths and interleaved, so that SQLite moves cells between pages.
         secret, plain = f"SECRET-{number} " * (number % 40 + 1), f"plain-{number} " * (number % 23)
-        cache.put_all({f"s{number * 7919 % 400:03}": secret}, ["secret-id", f"doc{number}"])
-        cache.put_all({f"p{number * 7919 % 400:03}": plain}, [f"doc{number}"])
-    cache.put_all({"untagged": "SECRET without a tag"})
+        cache.put(f"s{number * 7919 % 400:03}", secret, ["secret-id", f"doc{number}"])
+        cache.put(f"p{number * 7919 % 400:03}", plain, [f"doc{number}"])
+    cache.put("untagged", "SECRET without a tag")
     assert b"SECRET" in bytes_on_disk(cache)
     assert cache.remove(["secret-id"]) == 401
     left = bytes_on_disk(cache)
     assert b"SECRET" not in left
     assert b"secret-id" not in left
-    assert not cache.get_all(["s001"])
-    assert cache.get_all(["p007"])
+    assert not cache.get("s001")
+    assert cache.get("p007")
 
 
 @pytest.mark.parametrize(
@@ -234,12 +232,12 @@ def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache = ResponseCache(tmp_path / "responses.db", wait=0)
     with sqlite3.connect(cache.path, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        cache.put_all({"k": "v"})
+        cache.put("k", "v")
         assert "locked" in cache.warnings[0]
         other.execute("ROLLBACK")
     other.close()
-    cache.put_all({"k": "v"})
-    assert cache.get_all(["k"]) == {"k": "v"}
+    cache.put("k", "v")
+    assert cache.get("k") == "v"
     cache.close()
 
 
@@ -251,8 +249,8 @@ cache = ResponseCache(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(50):
-    cache.put_all({f"{sys.argv[2]}-{number}": number}, ["d"])
-    assert cache.get_all([f"{sys.argv[2]}-{number}"])
+    cache.put(f"{sys.argv[2]}-{number}", number + 1, ["d"])
+    assert cache.get(f"{sys.argv[2]}-{number}")
 assert cache.warnings == [], cache.warnings
 cache.close()
 """
@@ -271,6 +269,4 @@ def test_several_processes_at_once(cache):
         writer.communicate()
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     keys = [f"{writer}-{number}" for writer in range(3) for number in range(50)]
-    kept = cache.get_all(keys)
-    found = [kept.get(key) for key in keys]
-    assert found == [*range(50)] * 3
+    assert [cache.get(key) for key in keys] == [*range(1, 51)] * 3

@@ -15,7 +15,6 @@ from colligate.core.budget import TokenBudget, require_room
 from colligate.core.events import Asking, Event, Measured
 from colligate.errors import MissingCapability
 from colligate.models import Capability, ChatModel, LabelOdds, Message, Role, Usage
-from colligate.models.cache import cached_passes
 from colligate.models.metering import Meter
 
 Value = TypeVar("Value")
@@ -134,24 +133,20 @@ class Scoring:
             began = time.perf_counter()
             result = await ask()
             seconds = time.perf_counter() - began
-            passes = list(zip(cached_passes(result, len(costs)), costs, strict=True))
-            for cached in (False, True):
-                own = [cost for free, cost in passes if free is cached]
-                if own:
-                    usage = Usage(sum(own), estimated=True)
-                    took = 0.0 if cached else seconds
-                    self.meter.scoring(
-                        role, name, passes=len(own), seconds=took, usage=usage, cached=cached
-                    )
-        paid = Usage(sum(cost for free, cost in passes if not free), estimated=True)
+            cached = bool(getattr(result, "cached", False))  # as `CachedChat` says
+            usage = Usage(sum(costs), estimated=True)
+            took = 0.0 if cached else seconds
+            self.meter.scoring(
+                role, name, passes=len(costs), seconds=took, usage=usage, cached=cached
+            )
         self.emit(
             Measured(
                 signal.value,
                 role,
                 name,
-                usage=paid,
+                usage=Usage(estimated=True) if cached else usage,
                 seconds=seconds,
-                remembered=sum(free for free, _ in passes),
+                remembered=len(costs) if cached else 0,
                 **_describe(result),
             )
         )

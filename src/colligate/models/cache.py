@@ -43,8 +43,8 @@ T = TypeVar("T")
 class CachedChat(WrappedModel):
     """A chat model whose repeatable answers are stored.
 
-    These are chat answers at temperature 0 or with a seed, likelihoods (pair by pair), label odds
-    and attention, but no failures. Equal calls made at the same time are made once, except those
+    These are chat answers at temperature 0 or with a seed, likelihoods, label odds and attention,
+    but no failures. Equal calls made at the same time are made once, except those
     that stream. `tags` gives the ids of the documents in view when a call is made. A method of a
     capability that the model does not have raises MissingCapability.
     """
@@ -83,28 +83,11 @@ class CachedChat(WrappedModel):
         return Completion(**value)
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return likelihoods; the model is asked only for unknown pairs."""
         model = self._model
         if not isinstance(model, LikelihoodModel):
             raise MissingCapability(f"{self.name} gives no likelihoods")
-        requests = ({"prefix": prefix, "continuation": after} for prefix, after in pairs)
-        keys = [self._key("likelihood", request) for request in requests]
-        unknown: dict[str, tuple[str, str]] = {}
-
-        async def recall() -> dict[str, list[float]]:
-            known = await asyncio.to_thread(self._cache.get_all, dict.fromkeys(keys))
-            unknown.update((k, p) for k, p in zip(keys, pairs, strict=True) if k not in known)
-            if unknown:
-                scores = await model.likelihoods(list(unknown.values()))
-                asked = dict(zip(unknown, scores, strict=True))
-                await asyncio.to_thread(self._cache.put_all, asked, self._tags())
-                known |= asked
-            return known
-
-        values = await self._cache.in_flight.run(("likelihoods", *keys), recall)
-        # A pair that is given twice is computed once: only its first place is fresh.
-        cached = [unknown.pop(key, None) is None for key in keys]
-        return CachedScores([list(values[key]) for key in keys], cached)
+        key = self._key("likelihoods", {"pairs": list(pairs)})
+        return CachedScores(*await self._remember(key, lambda: model.likelihoods(pairs)))
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
@@ -127,8 +110,7 @@ class CachedChat(WrappedModel):
         if not isinstance(model, AttentionModel):
             raise MissingCapability(f"{self.name} gives no attention")
         key = self._key("attention", {"prompt": text, "spans": list(spans)})
-        value, cached = await self._remember(key, lambda: model.attention(text, spans))
-        return CachedScores(value, [cached])
+        return CachedScores(*await self._remember(key, lambda: model.attention(text, spans)))
 
     async def with_adapter(self, adapter: str | Path) -> CachedChat:
         """Return the model with an adapter; its answers are kept apart from this one's."""
@@ -161,12 +143,12 @@ class CachedChat(WrappedModel):
 
         async def recall() -> Any:
             nonlocal asked
-            known = await asyncio.to_thread(self._cache.get_all, [key])
-            if key not in known:
+            value = await asyncio.to_thread(self._cache.get, key)
+            if value is None:
                 asked = True
-                known = {key: await ask()}
-                await asyncio.to_thread(self._cache.put_all, known, self._tags())
-            return known[key]
+                value = await ask()
+                await asyncio.to_thread(self._cache.put, key, value, self._tags())
+            return value
 
         if alone and key not in self._cache.in_flight:
             return await recall(), not asked
@@ -174,18 +156,11 @@ class CachedChat(WrappedModel):
 
 
 class CachedScores(list[T]):
-    """Scores, and for each pass of the call whether it came from the cache."""
+    """Scores, and whether they came from the cache."""
 
-    def __init__(self, scores: Iterable[T], cached: Sequence[bool]) -> None:
+    def __init__(self, scores: Iterable[T], cached: bool) -> None:
         super().__init__(scores)
         self.cached = cached
-
-
-def cached_passes(scores: object, passes: int) -> list[bool]:
-    """Return for each pass of a scoring call whether its result came from the cache."""
-    if isinstance(scores, CachedScores):
-        return list(scores.cached)
-    return [isinstance(scores, LabelOdds) and scores.cached] * passes
 
 
 # The file
@@ -202,7 +177,6 @@ CREATE TABLE IF NOT EXISTS tags (
 ) WITHOUT ROWID;
 """
 
-_OF_KEYS = "FROM responses WHERE version = ? AND key IN (SELECT value FROM json_each(?))"
 # Entries with one of the tags, and those without any, which could repeat anything.
 _OF_TAGS = """FROM responses WHERE key NOT IN (SELECT key FROM tags)
  OR key IN (SELECT key FROM tags WHERE tag IN (SELECT value FROM json_each(?)))"""
@@ -243,33 +217,23 @@ class ResponseCache:
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None; a run's store is read so."""
-        return self.get_all([key]).get(key)
+        """Return the value of a key, or None."""
+        of = "FROM responses WHERE version = ? AND key = ?"
 
-    def get_all(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the stored values by key; keys without a value are left out."""
+        def read(db: sqlite3.Connection) -> Any:
+            row = db.execute(f"SELECT value {of}", (VERSION, key)).fetchone()
+            return json.loads(row[0]) if row else None
 
-        asked = json.dumps(list(keys))
-
-        def read(db: sqlite3.Connection) -> dict[str, Any]:
-            rows = db.execute(f"SELECT key, value {_OF_KEYS}", (VERSION, asked))
-            return {key: json.loads(value) for key, value in rows}
-
-        return self._try(read) or {}
+        return self._try(read)
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a JSON value; `tags` are the ids of the documents it may repeat."""
-        self.put_all({key: value}, tags)
-
-    def put_all(self, values: Mapping[str, Any], tags: Collection[str] = ()) -> None:
-        """Store JSON values by key, all with the same tags."""
-        now = time.time()
-        rows = [(key, VERSION, now, json.dumps(value)) for key, value in values.items()]
-        pairs = [(tag, key) for key in values for tag in set(tags)]
+        row = (key, VERSION, time.time(), json.dumps(value))
 
         def write(db: sqlite3.Connection) -> None:
             with db:
-                db.executemany("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", rows)
+                db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", row)
+                pairs = [(tag, key) for tag in set(tags)]
                 db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", pairs)
 
         self._try(write)
