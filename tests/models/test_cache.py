@@ -45,7 +45,6 @@ async def test_the_same_request_is_asked_once(scripted_model, cache):
     "change",
     [
         {"max_tokens": 8},
-        {"stop": ["#"]},
         {"seed": 1},
         {"temperature": 0.5, "seed": 1},
         {"schema": {"type": "object"}},

@@ -32,7 +32,7 @@ SCHEMA = {
 
 async def test_one_call(openai_server, model):
     openai_server.say("Hi.", usage={"prompt_tokens": 7, "completion_tokens": 2})
-    completion = await ask(model, HELLO, stop=["\n\n"], seed=3)
+    completion = await ask(model, HELLO, seed=3)
     assert completion.text == "Hi."
     assert (completion.usage.input_tokens, completion.usage.output_tokens) == (7, 2)
     assert not completion.usage.estimated
@@ -43,7 +43,7 @@ async def test_one_call(openai_server, model):
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello?"},
     ]
-    expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "stop": ["\n\n"], "seed": 3}
+    expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "seed": 3}
     assert expected.items() <= sent.items()
     assert isinstance(model, ChatModel)
 
@@ -175,34 +175,31 @@ async def test_a_stream_that_comes_back_different_says_so(openai_server, model):
     assert "differs" in completion.warnings[0]
 
 
-@pytest.mark.parametrize("parameter", ["temperature", "seed", "stop"])
+@pytest.mark.parametrize("parameter", ["temperature", "seed"])
 async def test_a_refused_parameter_is_left_out_and_said_once(openai_server, model, parameter):
     openai_server.refused = {parameter}
-    options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
-    first = await ask(model, HELLO, **options)
+    first = await ask(model, HELLO, seed=1)
     assert first.text == "Hello."
     assert first.warnings == (f"m does not take {parameter}; it was left out",)
-    second = await ask(model, HELLO, **options)
+    second = await ask(model, HELLO, seed=1)
     assert second.warnings == ()
     assert [parameter in sent for sent in openai_server.requests] == [True, False, False]
 
 
 async def test_several_refusals_in_one_call(openai_server, model):
-    openai_server.refused = {"temperature", "seed", "stop", "max_tokens", "stream_options"}
-    completion = await ask(
-        model, HELLO, max_tokens=9, seed=1, stop=["#"], on_token=lambda piece: None
-    )
+    openai_server.refused = {"temperature", "seed", "max_tokens", "stream_options"}
+    completion = await ask(model, HELLO, max_tokens=9, seed=1, on_token=lambda piece: None)
     assert completion.text == "Hello."
     assert completion.usage.estimated
     assert openai_server.requests[-1]["max_completion_tokens"] == 9
-    assert len(completion.warnings) == 3
+    assert len(completion.warnings) == 2
 
 
 async def test_everything_refused_ends(openai_server, model):
-    message = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
+    message = "temperature, seed, max_tokens, max_completion_tokens, schema: not supported"
     openai_server.fail(400, message, times=100)
     with pytest.raises(RequestRefused, match="not supported"):
-        await ask(model, HELLO, seed=1, stop=["#"], schema=SCHEMA)
+        await ask(model, HELLO, seed=1, schema=SCHEMA)
     assert len(openai_server.requests) < 10
 
 
@@ -215,12 +212,11 @@ async def test_everything_refused_ends(openai_server, model):
     ],
 )
 async def test_a_refusal_of_something_else_teaches_nothing(openai_server, model, message, param):
-    options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
     openai_server.fail(400, message, param=param)
     with pytest.raises(RequestRefused, match=message):
-        await ask(model, HELLO, **options)
-    assert (await ask(model, HELLO, **options)).warnings == ()
-    assert {"temperature", "seed", "stop"} <= set(openai_server.requests[-1])
+        await ask(model, HELLO, seed=1)
+    assert (await ask(model, HELLO, seed=1)).warnings == ()
+    assert {"temperature", "seed"} <= set(openai_server.requests[-1])
 
 
 @pytest.mark.parametrize(
@@ -236,14 +232,6 @@ async def test_refusals_as_servers_word_them(openai_server, model, message):
     openai_server.fail(400, message)
     completion = await ask(model, HELLO, seed=1)
     assert completion.warnings == ("m does not take seed; it was left out",)
-
-
-async def test_stop_is_kept_where_the_server_does_not(openai_server, model):
-    openai_server.refused = {"stop"}
-    openai_server.answer = "One.\n\nTwo."
-    pieces: list[str] = []
-    completion = await ask(model, HELLO, stop=["\n\n"], on_token=pieces.append)
-    assert completion.text == "".join(pieces) == "One."
 
 
 class Claim(BaseModel):

@@ -61,21 +61,18 @@ class ChatRequest:
 
     `schema` is a JSON schema that the answer should satisfy: a backend with
     `Capability.STRUCTURED` constrains its decoding to it, another does its best and the caller
-    repairs (`structured.py`). `temperature` 0 is greedy decoding; `stop` are texts before which
-    the answer ends.
+    repairs (`structured.py`). `temperature` 0 is greedy decoding.
     """
 
     messages: Sequence[Message]
     _: KW_ONLY
     max_tokens: int
     temperature: float = 0.0
-    stop: Sequence[str] = ()
     seed: int | None = None
     schema: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))
-        object.__setattr__(self, "stop", tuple(self.stop))
 
     @property
     def prompt(self) -> str:

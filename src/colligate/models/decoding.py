@@ -6,7 +6,7 @@ A backend computes the logits, of as many answers together as it can.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Generic, Literal, TypeVar
@@ -46,15 +46,13 @@ class Request(Generic[T]):
 class GenerationRequest(Request[GeneratedText]):
     """A prompt of at least one token, and how to answer it.
 
-    The text ends before the first string of `stop`. `on_piece` is called in the model's thread
-    with each piece of text that is certain.
+    `on_piece` is called in the model's thread with each piece of text that is certain.
     """
 
     ids: list[int]
     max_tokens: int
     temperature: float = 0.0
     seed: int | None = None
-    stop: tuple[str, ...] = ()
     grammar: Grammar | None = None
     on_piece: Callable[[str], None] | None = None
 
@@ -96,7 +94,7 @@ class AnswerInProgress:
         self.cached_tokens = 0
         self._name = name
         self._ends = ends
-        self._text = Detokenizer(decode, request.ids, request.stop)
+        self._text = Detokenizer(decode, request.ids)
         self._grammar = request.grammar and request.grammar.copy()
         seed = None if request.seed is None else request.seed % (1 << 64)
         self._random = np.random.Generator(np.random.PCG64(seed))
@@ -149,7 +147,7 @@ class AnswerInProgress:
         if self._grammar is not None:
             self._grammar.advance(token)
         self._emit(self._text.add(token))
-        if self._text.stopped or (self._grammar is not None and self._grammar.complete):
+        if self._grammar is not None and self._grammar.complete:
             self.finish("stop")
         elif len(self.written) == self.max_tokens:
             self.finish("length")
@@ -157,8 +155,6 @@ class AnswerInProgress:
     def finish(self, reason: FinishReason) -> None:
         """Set the request's outcome."""
         self._emit(self._text.close())
-        if self._text.stopped:
-            reason = "stop"
         self.request.outcome = GeneratedText(
             self._text.text, reason, len(self.request.ids), len(self.written), self.cached_tokens
         )
@@ -175,18 +171,12 @@ class Detokenizer:
     """Turns tokens into text; `text` is the text that `add` and `close` returned, joined.
 
     `decode` returns the text of tokens, control tokens left out, U+FFFD for incomplete bytes; the
-    text begins after the tokens `before`. Bytes of an incomplete character and text that may
-    become one of the strings `stop` are held back; `stopped` says that one is complete.
+    text begins after the tokens `before`. Bytes of an incomplete character are held back.
     """
 
-    def __init__(
-        self, decode: Callable[[Sequence[int]], str], before: Sequence[int], stop: Iterable[str]
-    ) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], before: Sequence[int]) -> None:
         self.text = ""
-        self.stopped = False
         self._decode_ids = decode
-        self._stop = [string for string in stop if string]
-        self._held = ""
         # A token is decoded with those before it: SentencePiece drops the first blank of a text.
         self._ids = list(before)[-_CONTEXT:]
         self._known = self._decode()
@@ -200,34 +190,14 @@ class Detokenizer:
         fresh = text[len(self._known) :]
         self._ids = self._ids[-_CONTEXT:]
         self._known = self._decode()
-        return self._release(self._held + fresh)
+        self.text += fresh
+        return fresh
 
     def close(self) -> str:
         """Return the text that was held back. A character cut in the middle is left out."""
-        if self.stopped:
-            return ""
         rest = self._decode()[len(self._known) :].rstrip("\ufffd")
-        certain = self._release(self._held + rest)
-        rest, self._held = self._held, ""
         self.text += rest
-        return certain + rest
-
-    def _release(self, text: str) -> str:
-        found = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
-        if found:
-            self.stopped = True
-            certain, self._held = text[: min(found)[1]], ""  # the string that is complete first
-        else:
-            keep = max((_count_overlap(text, string) for string in self._stop), default=0)
-            certain, self._held = text[: len(text) - keep], text[len(text) - keep :]
-        self.text += certain
-        return certain
+        return rest
 
     def _decode(self) -> str:
         return self._decode_ids(self._ids)
-
-
-def _count_overlap(text: str, string: str) -> int:
-    """Count the last characters of a text that are the first of a string, but not all of it."""
-    lengths = range(min(len(text), len(string) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(string[:length])), 0)

@@ -88,7 +88,6 @@ class LocalModel:
             request.max_tokens,
             temperature=request.temperature,
             seed=request.seed,
-            stop=tuple(string for string in request.stop if string),
             grammar=None if schema is None else self._backend.grammars.compile(schema),
             adapter=self._adapter,
         )

@@ -105,11 +105,6 @@ class OpenAIChat:
         display = _Display(on_token) if on_token else None
         options = {"stream_options": {"include_usage": True}} if display else {}
 
-        def show(text: str) -> None:
-            # Where the server does not stop by itself, only the end shows where to cut.
-            if display and (not request.stop or self._dialect.takes("stop")):
-                display.show(text)
-
         spent = Usage()  # on answers that were not used
         async with self._endpoint.call(self._model) as client:
             while True:
@@ -129,7 +124,7 @@ class OpenAIChat:
                                 stream=True,
                                 stream_cls=AsyncStream[Any],
                             )
-                            reply = await read_stream(stream, show)
+                            reply = await read_stream(stream, display.show)
                 text, thinking = reply.content or "", ""
                 # JSON's text may have marks of thinking.
                 if request.schema is None or not text.lstrip().startswith("{"):
@@ -139,7 +134,6 @@ class OpenAIChat:
                     break
                 spent += reply.usage_for(request.messages)
                 self._dialect.give_room_to_think(_ROOM_TO_THINK)
-        text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
@@ -283,12 +277,6 @@ class _Display:
         return True
 
 
-def _cut(text: str, stop: Sequence[str]) -> str:
-    """Return the text before the first stop string: not every server stops."""
-    ends = [at for string in stop if string and (at := text.find(string)) >= 0]
-    return text[: min(ends)] if ends else text
-
-
 # Replies
 #
 # Answers are read as plain JSON: building the client's objects costs a quarter of a call's
@@ -359,7 +347,7 @@ def read_reply(completion: Any) -> ServerReply:
     return reply.check()
 
 
-async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> ServerReply:
+async def read_stream(stream: AsyncStream[Any], show: Callable[[str], object]) -> ServerReply:
     """Read a streamed answer, or raise Garbled.
 
     `show` gets all the visible text so far, each time there is more.

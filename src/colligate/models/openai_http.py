@@ -440,7 +440,7 @@ def is_context_error(error: openai.APIStatusError) -> bool:
 # "OpenAI-compatible" servers differ in the parameters they accept, which only a request shows: the
 # first refusal that names a parameter is remembered, and later calls are right at once.
 
-_OPTIONAL = ("temperature", "seed", "stop", "stream_options")
+_OPTIONAL = ("temperature", "seed", "stream_options")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_SUCH = re.compile(
     r"unsupported|(not|n't) (be )?(support|permit|allow|accept|recogni[sz]ed)|unrecogni[sz]ed"
@@ -463,10 +463,6 @@ class Dialect:
         self.enforces_schemas = True  # until one is refused
         self.thinking_room = 0
 
-    def takes(self, parameter: str) -> bool:
-        """Whether the model has not refused the parameter."""
-        return parameter not in self._dropped
-
     def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
         """Return the body of a request, without parameters that were refused before."""
         messages, schema = request.messages, request.schema
@@ -480,11 +476,13 @@ class Dialect:
         optional = {
             "temperature": request.temperature,
             "seed": request.seed,
-            "stop": list(request.stop) or None,
             **extra,
         }
-        taken = {name: value for name, value in optional.items() if self.takes(name)}
-        body |= {name: value for name, value in taken.items() if value is not None}
+        body |= {
+            name: value
+            for name, value in optional.items()
+            if value is not None and name not in self._dropped
+        }
         if schema is not None and self.enforces_schemas:
             named = {"name": "answer", "schema": make_strict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}

@@ -57,7 +57,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     (f"{PASSAGE}\n\nWhat do otters eat?", {"temperature": 0.7, "seed": 3}),
     (f"{PASSAGE}\n\nWhen was it opened?", {"schema": QUOTE, "temperature": 0.7, "seed": 3}),
     ("What is the capital of France?", {}),
-    (f"{PASSAGE}\n\nRepeat this.", {"stop": ["1932", "steel"]}),
+    (f"{PASSAGE}\n\nRepeat this.", {}),
 ]
 
 

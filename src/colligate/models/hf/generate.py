@@ -1,7 +1,7 @@
 """Generate answers to prompts: continuous batching with a decoding loop of our own.
 
 Requests of any thread join between two tokens of those in progress, each with its own seed,
-grammar, stop strings and adapter. The work is done in the model's thread, by any call that waits.
+grammar and adapter. The work is done in the model's thread, by any call that waits.
 """
 
 from __future__ import annotations
