@@ -134,7 +134,7 @@ class Scoring:
             result = await ask()
             seconds = time.perf_counter() - began
             cached = bool(getattr(result, "cached", False))  # as `CachedChat` says
-            usage = Usage(sum(costs), estimated=True)
+            usage = Usage(sum(costs))
             took = 0.0 if cached else seconds
             self.meter.scoring(
                 role, name, passes=len(costs), seconds=took, usage=usage, cached=cached
@@ -144,7 +144,7 @@ class Scoring:
                 signal.value,
                 role,
                 name,
-                usage=Usage(estimated=True) if cached else usage,
+                usage=Usage() if cached else usage,
                 seconds=seconds,
                 remembered=len(costs) if cached else 0,
                 **_describe(result),

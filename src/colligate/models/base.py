@@ -87,12 +87,11 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens of one call. `estimated` when the backend does not report them."""
+    """The tokens of one call, estimated where the backend does not report them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
         """Return the tokens of both calls together."""
@@ -100,7 +99,6 @@ class Usage:
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
-            self.estimated or other.estimated,
         )
 
 

@@ -165,7 +165,7 @@ class CachedScores(list[T]):
 
 # The file
 
-VERSION = 1
+VERSION = 2
 """Version of the format of entries: entries of another version are not used."""
 
 _TABLES = """

@@ -336,7 +336,6 @@ class ServerReply:
         return Usage(
             input_tokens=estimate_prompt(messages),
             output_tokens=estimate_tokens(self.thinking + (self.content or "")),
-            estimated=True,
         )
 
 

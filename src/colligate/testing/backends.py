@@ -99,7 +99,6 @@ class ScriptedModel:
             usage=Usage(
                 input_tokens=await self.count_prompt(request.messages),
                 output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
-                estimated=True,
             ),
             model=self.name,
             thinking=thinking,
