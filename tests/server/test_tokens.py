@@ -46,7 +46,6 @@ ALLOWED = [
     ("GET", f"{DEFAULT}/runs", "read ask"),
     ("GET", "/api/runs/x", "read ask"),
     ("DELETE", "/api/runs/x", "ask"),
-    ("POST", "/api/runs/x/consent", "ask"),
     ("POST", f"{DEFAULT}/ask", "ask"),
     ("POST", "/v1/chat/completions", "ask"),
     ("GET", "/v1/models", "read ask write"),

@@ -48,7 +48,7 @@ _RIGHTS = tuple(
         ("POST", "/api/libraries/[^/]+/ask|/v1/chat/completions", {Right.ASK}),
         # Of each run, a token that is not an admin's sees its own.
         ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
-        ("DELETE|POST", "/api/runs/.*", {Right.ASK}),
+        ("DELETE", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),

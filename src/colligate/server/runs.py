@@ -40,8 +40,6 @@ from colligate.server.work import Work, WorkState, finish
 from colligate.session import configure
 from colligate.settings import Settings
 
-_SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
-
 
 class Runs:
     """Starts runs, enforces the limits, and keeps the last runs.
@@ -184,7 +182,6 @@ class Runs:
     async def _execute(self, run: RecordedRun, request: AskRequest, strategy: Strategy) -> None:
         began = None
         state: WorkState
-        in_advance = allow if request.yes else refuse
         try:
             async with self._places:
                 run.state = "running"
@@ -198,7 +195,7 @@ class Runs:
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     on_event=run.record,
-                    consent=run.ask_consent if request.yes == "ask" else in_advance,
+                    consent=allow if request.yes else refuse,
                     history=[turn.to_turn() for turn in request.history],
                     live=request.stream,
                 )
@@ -320,7 +317,6 @@ class RecordedRun(Work):
     removed: frozenset[str] = Field(default=frozenset(), exclude=True)
     place: int = Field(default=0, exclude=True)
     kept_outcome: dict[str, Any] | None = Field(default=None, exclude=True)
-    _consent: asyncio.Future[bool] | None = None
     _file: BinaryIO | None = None
     _left: int = 0
     _began: float = 0.0
@@ -401,21 +397,6 @@ class RecordedRun(Work):
             raise RunFailed(outcome.get("problem", problem(404, "the run was forgotten")))
         answer: dict[str, Any] = outcome["answer"]
         return answer
-
-    async def ask_consent(self, estimate: str) -> bool:
-        """Ask whoever follows it whether costly work may begin; no decision in time means no."""
-        self._consent = asyncio.get_running_loop().create_future()
-        line = f"{estimate}: waiting for consent"
-        self.write({"event": "consent", "line": line, "estimate": estimate})
-        await asyncio.wait([self._consent], timeout=_SECONDS_TO_CONSENT)
-        return not self._consent.cancel() and self._consent.result()
-
-    def decide(self, yes: bool) -> bool:
-        """Take the decision on what it asks consent for; return whether it was waiting for one."""
-        if self._consent is None or self._consent.done() or self.ended:
-            return False
-        self._consent.set_result(yes)
-        return True
 
     # Its files. These methods block, but only for a moment.
 

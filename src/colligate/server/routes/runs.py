@@ -13,7 +13,7 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest, Decision
+from colligate.server.shapes import AnswerShape, AskRequest
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
@@ -96,14 +96,6 @@ async def follow_run(
     """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
     return server.stream(run_events(server, server.runs.get(run_id), after, prompts=prompts))
-
-
-@router.post("/runs/{run_id}/consent", status_code=204, summary="Answer an event `consent`")
-async def decide_run(run_id: str, body: Decision, server: State) -> Response:
-    """Allow the work that a run asks consent for, or refuse it: the run then does less."""
-    if not server.runs.get(run_id).decide(body.yes):
-        raise Conflict("the run waits for no consent")
-    return Response(status_code=204)
 
 
 @router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget a run")
