@@ -31,21 +31,17 @@ async def test_a_stream_counts_what_is_written(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("detached", [True, False])
-async def test_a_client_that_hangs_up_ends_its_run_unless_it_is_detached(
-    serve, held, streamed, detached
-):
+async def test_a_client_that_hangs_up_ends_its_run(serve, held, streamed):
     async with serve(held, RULES, socket=True, runs=1) as client:
-        asking = client.begin(query=f"?detached={detached}", stream=streamed)
+        asking = client.begin(stream=streamed)
         await until(lambda: held.now == 1)
         asking.cancel()
         await asyncio.wait([asking])
-        if not detached:
-            await until(lambda: held.now == 0)
+        await until(lambda: held.now == 0)
         held.gate.set()
         (run,) = client.server.runs.list_runs("default")
         await until(lambda: run.ended)
-        assert run.state == ("done" if detached else "cancelled")
+        assert run.state == "cancelled"
         assert (await client.ask()).status_code == 200
 
 

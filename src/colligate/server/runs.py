@@ -119,13 +119,8 @@ class Runs:
     def _unfinished(self) -> list[RecordedRun]:
         return [run for run in self._runs.values() if not run.ended]
 
-    async def follow(
-        self, run: RecordedRun, after: int = 0, *, prompts: bool = False
-    ) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield a run's events as JSON, with their numbers, from the one after `after`.
-
-        Without `prompts` the messages that models were sent are left out.
-        """
+    async def follow(self, run: RecordedRun, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield a run's events as JSON, with their numbers, from the one after `after`."""
         at = number = 0
         while True:
             ended, changed = run.ended, run.changed
@@ -137,7 +132,7 @@ class Runs:
             for line in lines:
                 number += 1
                 if number > after:
-                    yield number, line if prompts else _without_prompt(line)
+                    yield number, line
             if lines:
                 continue
             if ended:
@@ -257,14 +252,6 @@ class Runs:
                 run.kept_outcome = None
 
 
-def _without_prompt(line: bytes) -> bytes:
-    if not line.startswith(b'{"event": "asked"'):
-        return line
-    event = json.loads(line)
-    del event["messages"]
-    return encode_json(event)
-
-
 def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
     """Check a question and return its strategy with the parameters, and adapters of the settings.
 
@@ -348,8 +335,9 @@ class RecordedRun(Work):
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def record(self, event: Event) -> None:
-        """Record an event of the engine. May be called from any thread."""
+        """Record an event of the engine, without prompts. May be called from any thread."""
         plain = event.to_json()
+        plain.pop("messages", None)
         if isinstance(event, Located):  # no folder of the server is shown
             for passage in plain["passages"]:
                 passage |= {"source": hide_folders(passage["source"]), "folder": ""}

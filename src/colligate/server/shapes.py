@@ -158,12 +158,6 @@ class PageShape(TypedDict):
     end: int
 
 
-class PageText(PageShape):
-    """A page with its text."""
-
-    text: str
-
-
 class DocumentText(TypedDict):
     """A range of a document's text, and its pages."""
 
