@@ -70,15 +70,6 @@ class ListenOptions:
             metavar="ORIGIN",
         ),
     ] = None
-    allow_model: Annotated[
-        list[str] | None,
-        options.option(
-            "A model that clients may name in a strategy's parameters; may be repeated. The "
-            "server loads no other model that a client names.",
-            _SERVER,
-            metavar="NAME",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,6 @@ async def serve_command(
         token=None if token is None else check_token(token),
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
-        allow_models=tuple(listen_at.allow_model or ()),
         upload_bytes=limits.max_upload * _MEBIBYTE,
         upload_files=limits.max_files,
         question_characters=limits.max_question,

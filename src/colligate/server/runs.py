@@ -255,7 +255,7 @@ class Runs:
 def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
     """Check a question and return its strategy with the parameters, and adapters of the settings.
 
-    A parameter may name a model only if the server allows that model.
+    A parameter may not name a model: the server would load any model named there.
     """
     if not request.question.strip():
         raise UsageError("the question is empty", hint="write a question")
@@ -269,12 +269,9 @@ def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings
         text = format_setting(value)
         if not re.fullmatch(r"\w+", name):
             raise UsageError(f"{request.strategy} has no parameter {name!r}")
-        if name in models and text not in ("none", *config.allow_models):
-            raise UsageError(
-                f"{name} of {request.strategy} cannot be set here",
-                "a server loads no model that a question names",
-                "start it with --allow-model NAME",
-            )
+        if name in models and text != "none":
+            what = f"{name} of {request.strategy} cannot be set here"
+            raise UsageError(what, "a server loads no model that a question names")
         texts.append(f"{name}={text}")
     return configure(kind, settings, texts, Trace(keep=False))
 
