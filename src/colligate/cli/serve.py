@@ -77,17 +77,10 @@ class LimitOptions:
     """How much work the server accepts."""
 
     runs: Annotated[int, _limit("The most questions answered at once; others wait.", "RUNS")] = 4
-    waiting: Annotated[
-        int, _limit("The most questions that wait; more are refused.", "WAITING", min=0)
-    ] = 64
     max_upload: Annotated[
         int,
         _limit("The largest total size of the files in one request.", "MAX_UPLOAD", metavar="MIB"),
     ] = 512
-    max_files: Annotated[int, _limit("The most files in one request.", "MAX_FILES")] = 200
-    max_question: Annotated[
-        int, _limit("The longest question.", "MAX_QUESTION", metavar="CHARACTERS")
-    ] = 8000
     grace: Annotated[
         float,
         _limit(
@@ -139,10 +132,7 @@ async def serve_command(
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         upload_bytes=limits.max_upload * _MEBIBYTE,
-        upload_files=limits.max_files,
-        question_characters=limits.max_question,
         runs=limits.runs,
-        waiting=limits.waiting,
         grace=limits.grace,
     )
     with ExitStack() as display:
