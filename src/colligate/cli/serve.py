@@ -104,7 +104,7 @@ async def serve_command(
 ) -> int:
     """Serve a library over HTTP: a page to ask in, and an API.
 
-    The page /api/docs describes the API. Models are opened before the first connection is
+    Models are opened before the first connection is
     accepted. An interrupt stops the server once the questions under way have their answers.
     """
     from colligate.cli.progress import watch_run
