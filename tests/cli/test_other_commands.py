@@ -1,7 +1,6 @@
 """Help, tree, strategies, models."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -130,26 +129,3 @@ def test_models_are_listed_and_pulled(colligate: Any, tmp_path: Path) -> None:
     done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot download" in done.stderr.splitlines()[-1]
-
-
-def test_models_verify_says_what_changed(colligate: Any, tmp_path: Path) -> None:
-    there = json.loads(colligate.here("models", "list", "--json").stdout)
-    paths = {row["name"]: Path(row["path"]) for row in there}
-    copy = tmp_path / "models" / "wordllama-256"
-    shutil.copytree(paths["wordllama-256"], copy)
-    libraries = tmp_path / "llama" / paths["llama.cpp"].name
-    shutil.copytree(paths["llama.cpp"], libraries)
-    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    done = colligate.here("models", "verify")
-    assert done.stdout == "wordllama-256: as pinned\nllama.cpp: as pinned\n"
-    assert done.returncode == 0
-    weights = max(copy.iterdir(), key=lambda file: file.stat().st_size)
-    library = next(libraries.glob("*ggml-base*"))
-    for name, changed in (("llama.cpp", library), ("wordllama-256", weights)):
-        with changed.open("r+b") as file:
-            file.write(b"!")
-        done = colligate.here("models", "verify", name)
-        assert done.returncode == 1
-        assert f"{name}: changed: {changed}; colligate models pull {name}" in done.stdout
-    done = colligate.here("models", "verify", "smollm2-135m")
-    assert (done.returncode, done.stdout) == (0, "smollm2-135m: not here\n")
