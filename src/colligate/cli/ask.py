@@ -59,7 +59,6 @@ class AskOptions(options.ReadOptions):
     where: options.Where = None
     chunker: options.Chunker = None
     judge: options.Judge = None
-    router_adapter: options.RouterAdapter = None
 
 
 @command(app)
@@ -120,8 +119,7 @@ def require_strategy(asked: AskOptions, run: options.RunOptions) -> None:
     from colligate.core.parameters import set_parameters
     from colligate.core.strategy import load_strategy
 
-    limits = run.limits(router_adapter=asked.router_adapter, effort=asked.effort)
-    set_parameters(load_strategy(asked.strategy), limits["parameters"])
+    set_parameters(load_strategy(asked.strategy), run.limits(asked.effort)["parameters"])
 
 
 def make_ask(
@@ -144,7 +142,7 @@ def make_ask(
         on_event=watcher.see,
         consent=consent,
         live=watcher.live,
-        **run.limits(router_adapter=asked.router_adapter, effort=asked.effort),
+        **run.limits(asked.effort),
     )
 
 

@@ -101,15 +101,6 @@ Where = Annotated[
     ),
 ]
 Judge = Annotated[str | None, named("The model that judges answers.", "JUDGE", "--model")]
-RouterAdapter = Annotated[
-    str | None,
-    option(
-        "A LoRA adapter for the router of rdr2: a folder, a GGUF file, a hub name, or the name "
-        "that the router's server gives it. Default: the settings file.",
-        MODELS,
-        metavar="DIR",
-    ),
-]
 Embedder = Annotated[
     str | None,
     named(
@@ -347,9 +338,9 @@ class RunOptions:
         option("Write every step to FILE as it happens, as JSON lines.", OUTPUT, metavar="FILE"),
     ] = None
 
-    def limits(self, **parameters: str | None) -> dict[str, Any]:
-        """Return the limits of `Engine.ask`; what `--set` sets replaces other `parameters`."""
-        given = [f"{name}={value}" for name, value in parameters.items() if value]
+    def limits(self, effort: str | None = None) -> dict[str, Any]:
+        """Return the limits of `Engine.ask`; what `--set` sets replaces `effort`."""
+        given = [f"effort={effort}"] if effort else []
         return {
             "parameters": [*given, *(self.parameters or [])],
             "max_tokens_total": self.max_tokens_total,
