@@ -81,9 +81,8 @@ class Engine(Session):
 
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
     the models' replies in the library's folder, so that the same question over the same documents
-    is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
-    `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages.
-    `pdf` names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts
+    is paid for once. `ocr` reads scanned PDFs and pictures, in English if the settings name no
+    other languages. `pdf` names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts
     the documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
 
         async with Engine(model="openai:gpt-5-mini") as engine:

@@ -115,7 +115,6 @@ class Session:
     settings: Settings | None = None
     wait: float = 30.0
     cache: bool = False
-    follow_links: bool = False
     ocr: bool = False
     pdf: str | None = None
     chunker: str | None = None
@@ -380,7 +379,6 @@ class Session:
                     embedder=embedder.name if isinstance(embedder, Named) else embedder,
                     chunker=named.chunker.name if named.chunker else None,
                     wait=self.wait,
-                    follow_links=self.follow_links,
                     ocr=named.ocr_languages(asked=self.ocr),
                     pdf=named.pdf.name if named.pdf else "",
                 )

@@ -177,10 +177,6 @@ Wait = Annotated[
         default=True,
     ),
 ]
-FollowLinks = Annotated[
-    bool,
-    option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
-]
 Workers = Annotated[
     str | None,
     option(
@@ -245,9 +241,8 @@ AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are found and read."""
+    """How files are read."""
 
-    follow_links: FollowLinks = False
     ocr: Ocr = False
     pdf: Pdf = None
 
