@@ -79,11 +79,11 @@ class Engine(Session):
     from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
 
-    `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
-    the models' replies in the library's folder, so that the same question over the same documents
-    is paid for once. `ocr` reads scanned PDFs and pictures, in English if the settings name no
-    other languages. `pdf` names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts
-    the documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
+    `cache` keeps the models' replies in the library's folder, so that the same question over the
+    same documents is paid for once. `ocr` reads scanned PDFs and pictures, in English if the
+    settings name no other languages. `pdf` names what reads PDFs: "liteparse", or the program
+    "docling". `chunker` names what cuts the documents of a new library into passages: "structural",
+    "words:100" or "tokens:1000/250".
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])

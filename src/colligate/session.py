@@ -113,7 +113,6 @@ class Session:
     check: str | Check | None = None
     library: Path | str | None = None
     settings: Settings | None = None
-    wait: float = 30.0
     cache: bool = False
     ocr: bool = False
     pdf: str | None = None
@@ -378,7 +377,6 @@ class Session:
                     # By name it opens one itself, and with the key.
                     embedder=embedder.name if isinstance(embedder, Named) else embedder,
                     chunker=named.chunker.name if named.chunker else None,
-                    wait=self.wait,
                     ocr=named.ocr_languages(asked=self.ocr),
                     pdf=named.pdf.name if named.pdf else "",
                 )

@@ -167,16 +167,6 @@ LibraryEngine = Annotated[
         metavar="NAME",
     ),
 ]
-Wait = Annotated[
-    float,
-    option(
-        "How long to wait while another process writes the library; 10 at least.",
-        LIBRARY,
-        metavar="SECONDS",
-        min=0.0,
-        default=True,
-    ),
-]
 Workers = Annotated[
     str | None,
     option(
@@ -297,7 +287,6 @@ class EngineOptions(ModelOptions):
     """What an engine is opened with."""
 
     library: LibraryFolder = None
-    wait: Wait = 30.0
     cache: Annotated[
         bool,
         option(
@@ -350,7 +339,6 @@ class LibraryOptions:
     library: LibraryFolder = None
     embedder: Embedder = None
     config: Config = None
-    wait: Wait = 30.0
 
     @asynccontextmanager
     async def engine(self, *groups: Any, **more: Any) -> AsyncIterator[Engine]:

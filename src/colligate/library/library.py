@@ -78,7 +78,6 @@ class AsyncLibrary(View):
         embedder: a model or its name; the library remembers which one made its vectors. By
             default it is that one; a new library takes `minilm`, or `e5` (where it can be had) if a
             fifth of the first documents are in other languages than English.
-        wait: seconds to wait while another process writes, 10 at least.
         engine: what a new library keeps its documents in: "sqlite" (the default) or "lance" (Lance
             tables, which have versions; extra `scale`; always in a bucket). A library that exists
             keeps its own.
@@ -93,7 +92,6 @@ class AsyncLibrary(View):
         path: Path | str | None = None,
         *,
         embedder: Embedder | str | None = None,
-        wait: float = 0.0,
         engine: str | None = None,
         **reading: Unpack[ReadOptions],
     ) -> None:
@@ -104,7 +102,7 @@ class AsyncLibrary(View):
             raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
         if chunker := reading.get("chunker"):
             parse_chunker(chunker)
-        self._store = open_store(place, wait, engine)
+        self._store = open_store(place, engine)
         self.path = self._store.path
         self._reading = reading
         self._embedder = LibraryEmbedder(embedder)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 _APPLICATION = 0x434F4C4C  # "COLL"
-_BUSY_SECONDS = 10
+WAIT_SECONDS = 30.0  # for another process that writes
 MEMORY = ":memory:"
 _LISTED = 500  # values in one SQL list
 _MAPPED = 1 << 30  # bytes of the file: reading them needs no call of the system
@@ -97,14 +97,13 @@ PRAGMA user_version = {SCHEMA_VERSION};
 class Database:
     """A library's SQLite file. Calls block and may come from any thread.
 
-    Any number of processes read it while one writes; another that writes waits up to `wait`
-    seconds. Any call raises a `LibraryError` if the file is damaged, the disk full or the version
-    another.
+    Any number of processes read it while one writes; another that writes waits. Any call raises a
+    `LibraryError` if the file is damaged, the disk full or the version another.
     """
 
-    def __init__(self, file: Path, wait: float = 0.0) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._connection, writable = _open(file, max(wait, _BUSY_SECONDS))
+        self._connection, writable = _open(file)
         self.read_only = not writable
         # It stands for a library that does not exist yet.
         self.in_memory = str(file) == MEMORY
@@ -159,14 +158,14 @@ class Database:
             self._connection.close()
 
 
-def _open(file: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
+def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
     """Open a database, or make a new one; return it and whether it can be written."""
     with translate_errors(file):
         try:
             if str(file) != MEMORY:
                 with suppress(OSError):  # SQLite says what is wrong
                     make_private_file(file)
-            return _connect(file, file, wait, writable=True), True
+            return _connect(file, file, writable=True), True
         except sqlite3.OperationalError as error:
             if not (file.exists() and _is_forbidden(error)):
                 raise
@@ -179,12 +178,12 @@ def _open(file: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
             )
         # Nobody writes it: SQLite needs no log and no lock, which it would have to write.
         uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
-        return _connect(file, uri, wait, writable=False), False
+        return _connect(file, uri, writable=False), False
 
 
-def _connect(file: Path, target: Path | str, wait: float, *, writable: bool) -> sqlite3.Connection:
+def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, wait, isolation_level=None, check_same_thread=False, uri=not writable
+        target, WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=not writable
     )
     try:
         if writable:
