@@ -77,19 +77,11 @@ def test_tree_shows_headings_and_how_sure_they_are(colligate: Any, folder: Path)
     assert colligate.here("tree", folder / "none.md").returncode == 2
 
 
-def test_strategies(colligate: Any, openai_server: Any) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    rows = json.loads(colligate.here("strategies", "--json", *named).stdout)
-    runs = {row["name"]: row["runs"] for row in rows}
-    assert {name for name, ran in runs.items() if ran} >= {
-        "direct",
-        "full-context",
-        "retrieve-read",
-    }
+def test_strategies(colligate: Any) -> None:
+    rows = json.loads(colligate.here("strategies", "--json").stdout)
     assert all(row["description"] and "chat" in row["required"] for row in rows)
-    shown = colligate.here("strategies", *named).stdout
+    shown = colligate.here("strategies").stdout
     assert "retrieve-read" in shown
-    assert openai_server.requests == [], "listing asks no server"
     parameters = {
         row["name"]: {each["name"]: (each["type"], each["default"]) for each in row["parameters"]}
         for row in rows
@@ -98,15 +90,12 @@ def test_strategies(colligate: Any, openai_server: Any) -> None:
     assert parameters["longrefiner"]["budget"] == ("int", 2048)
 
 
-def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(
-    colligate: Any, openai_server: Any
-) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    shown = colligate.here("strategies", "rdr2", *named).stdout
+def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(colligate: Any) -> None:
+    shown = colligate.here("strategies", "rdr2").stdout
     lines = [line.split()[:4] for line in shown.splitlines()]
     assert ["parameter", "values", "default", "paper"] in lines
     assert ["mode", "dense|sparse|hybrid", "hybrid", "dense"] in lines
-    row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
+    row = json.loads(colligate.here("strategies", "rdr2", "--json").stdout)
     mode = next(each for each in row["parameters"] if each["name"] == "mode")
     assert (mode["default"], mode["paper"]) == ("hybrid", "dense")
 
