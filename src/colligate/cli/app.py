@@ -81,7 +81,7 @@ COMMANDS = {
     "index": "Add files to the library ahead of time.",
     "sync": "Bring the library up to date with its folders, and say what has changed.",
     "library": "List, show, remove, verify documents; erase, snapshot, restore a library.",
-    "tree": "Show the structure of a file: headings, pages, blocks, and how sure it is.",
+    "tree": "Show the structure of a file: its headings and pages, and how sure it is.",
     "strategies": "List the strategies: what each does and needs.",
     "doctor": "Check that `colligate ask` works here, and show how to fix what does not.",
     "mcp": "Serve documents to an MCP client over standard input and output.",
