@@ -177,16 +177,14 @@ def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> N
 def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     colligate: Any, openai_server: Any, file: Any, here: Path
 ) -> None:
-    del colligate.environment["COLLIGATE_RERANKER"]
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
-    written = file(reader=f"openai:m@{openai_server.url}", reranker="likelihood")
+    written = file(reader=f"openai:m@{openai_server.url}")
     status, checks = _doctor(colligate)
     assert "no key is sent to addresses that only it names" in checks["settings"]["found"]
     assert checks["model"]["found"].endswith("(colligate.toml)")
-    assert (status, checks["reranker"]["ok"]) == (1, False)
-    assert "needs a scorer that gives likelihoods" in checks["reranker"]["found"]
-    status, checks = _doctor(colligate, "--config", written, "--reranker", "none")
+    assert status == 0
+    status, checks = _doctor(colligate, "--config", written)
     assert status == 0
     assert checks["settings"]["found"] == f"{written}, trusted"
     written.write_text("[models]\nreader = 3\n")

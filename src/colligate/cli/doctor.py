@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -106,8 +105,6 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
         yield _fail("settings", error, "fix the file, or give another with --config")
         return
     yield Check("settings", True, _describe_settings(named))
-    if named.pdf is not None:
-        yield await _check("PDF reader", lambda: _find_pdf_reader(named))
     async with engine:
         found = await _find_models(engine)
         for model in found.values():
@@ -115,19 +112,10 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
                 yield check
         needs_llama = any(_runs_on_llama(each.named.name) for each in found.values())
         yield await _check("llama.cpp", _find_llama, needed=needs_llama)
-        yield (embedder := await _check("embedder", lambda: _find_embedder(engine)))
-        blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
-        for what, given, find in (
-            ("reranker", named.reranker, _find_reranker),
-            ("check", named.check, _find_check),
-        ):
-            if given is not None and blocked is None and embedder.ok:
-                yield await _check(what, partial(find, engine))
-            elif given is not None:
-                tried = f"{given.name} is tried when the model and the embedder are there"
-                yield Check(what, False, tried, needed=False)
+        yield await _check("embedder", lambda: _find_embedder(engine))
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
+    blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
     for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
         yield _check_strategy(name, found)
     if blocked:
@@ -169,14 +157,6 @@ def _describe_settings(settings: Settings) -> str:
     if settings.trusted:
         return f"{settings.file}, trusted"
     return f"{settings.file}, found here: no key is sent to addresses that only it names"
-
-
-def _find_pdf_reader(settings: Settings) -> str:
-    from colligate.documents.reading.pdf.docling import require_reader
-
-    assert settings.pdf is not None
-    require_reader(settings.pdf.name)
-    return settings.pdf.name
 
 
 async def _check_model(model: _RoleModel, models: Mapping[Role, _RoleModel]) -> list[Check]:
@@ -225,19 +205,6 @@ async def _find_embedder(session: Session) -> str:
     if weights := _find_pinned((session.named.embedder or DEFAULT_EMBEDDER).name):
         return _find_weights(weights)
     return (await session.open_embedder()).name
-
-
-async def _find_reranker(session: Session) -> str:
-    reranker = await session.open_reranker(await session.open_models())
-    return "none" if reranker is None else reranker.name
-
-
-async def _find_check(session: Session) -> str:
-    from colligate.core.events import Trace
-
-    model = (await session.open_models())[Role.READER]
-    check = await session.open_check(await session.open_reader(model, Trace()), model, Trace())
-    return "none" if check is None else check.name
 
 
 async def _find_library(session: Session) -> str:
