@@ -189,8 +189,8 @@ Ocr = Annotated[
 Pdf = Annotated[
     str | None,
     named(
-        "The program that reads PDFs: liteparse, or docling with layout models, which you install. "
-        "PDFs that the other one read are read again.",
+        "The program that reads new and changed PDFs: liteparse, or docling with layout models, "
+        "which you install.",
         "PDF",
         "liteparse",
         LIBRARY,
