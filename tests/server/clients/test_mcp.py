@@ -9,8 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
-from support.embedders import WordEmbedder
 from support.models import one_by_one, statement_reply
 
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
@@ -168,45 +167,6 @@ async def test_documents_are_listed_in_pages_and_one_added_meanwhile_is_seen(con
         (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
         found = await called(client, "search", query="trunks in the attic", k=1)
         assert found["passages"][0]["title"] == "Attic"
-
-
-class Gated(WordEmbedder):
-    """Embeds passages once `gate` is open, queries at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Event()
-
-    async def embed(self, texts: Sequence[str], *, kind: str = "passage") -> Any:
-        if kind == "passage":
-            await self.gate.wait()
-        return await super().embed(texts, kind=kind)
-
-
-async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_path):
-    embedder = Gated()
-    model = ScriptedModel(lambda call: REPLY)
-    engine = Engine(model=model, embedder=embedder, library=tmp_path / "library")
-    service = SingleLibrary(engine, [folder])
-    async with (
-        engine,
-        aclosing(service),
-        Client(make_mcp_server(service)) as client,
-    ):
-        embedder.gate.set()
-        await engine.add([folder / "rules.md"])
-        embedder.gate.clear()
-        service.patience = 0
-        answer = await called(client, "ask", question=QUESTION)
-        assert answer["found"]
-        assert "not read yet: ask again later to include" in str(answer["warnings"])
-        assert (await called(client, "search", query="barrels"))["unread"]
-        assert (await called(client, "list_documents"))["total"] == 1
-        embedder.gate.set()
-        service.patience = 30
-        listed = await called(client, "list_documents")
-        assert (listed["total"], listed["unread"]) == (2, 0)
-        assert not (await called(client, "ask", question=QUESTION))["warnings"]
 
 
 async def test_errors_are_told_to_the_model(connected):
