@@ -350,21 +350,6 @@ class Session:
         work = partial(asyncio.to_thread, open_head, named.name)
         return PairCheck(await self._open.open(("check", named.name, False), work))
 
-    async def list_search_models(self) -> dict[str, str]:
-        """Return the names of embedder, reranker, reader and check, opening nothing.
-
-        A reranker that is not named is each strategy's own, "by strategy"; reader and check are
-        chosen "by model".
-        """
-        made = None if self._library is None else await self._library.embedder_name()
-        chosen = {
-            "embedder": made or DEFAULT_EMBEDDER.name,
-            "reranker": "by strategy",
-            "reading": "by model",
-            "check": "by model",
-        }
-        return {what: getattr(self._choose(what), "name", name) for what, name in chosen.items()}
-
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:

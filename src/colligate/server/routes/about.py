@@ -45,9 +45,6 @@ async def describe_server(server: State) -> dict[str, Any]:
             role.value: redact_name(model.name)
             for role, model in (await engine.open_models()).items()
         },
-        "search": {
-            what: redact_name(name) for what, name in (await engine.list_search_models()).items()
-        },
         "strategies": strategies,
         "limits": {
             "upload_bytes": config.upload_bytes,
