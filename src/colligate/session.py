@@ -124,7 +124,6 @@ class Session:
     _borrows: bool = field(default=False, init=False, repr=False)
     _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
-    _said: set[str] = field(default_factory=set, init=False, repr=False)  # of files left out
 
     async def __aenter__(self) -> Self:
         return self
@@ -433,7 +432,7 @@ class Session:
             return InMemorySources(())
         library = await self.open_library()
         if paths:
-            ingested = await self._read(paths, trace, index=needs.searches, said=self._said)
+            ingested = await self._read(paths, trace, index=needs.searches)
             return await _narrow(await library.pin(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:

@@ -94,9 +94,8 @@ class Ingested:
 
     `document_ids` are the documents of all files that could be read, new or not, in the order of
     the files: the ids for `view`. `kept` are missing files whose documents were kept, `problems`
-    paths without any file, `failed` files that cannot be read, of which `failed_before` were known
-    to fail. `passages` counts those embedded. `addresses` are the web addresses of files that were
-    fetched.
+    paths without any file, `failed` files that cannot be read. `passages` counts those embedded.
+    `addresses` are the web addresses of files that were fetched.
     """
 
     added: list[Path] = field(default_factory=list)
@@ -105,7 +104,6 @@ class Ingested:
     removed: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
     failed: list[tuple[Path, ColligateError]] = field(default_factory=list)
-    failed_before: set[Path] = field(default_factory=set)
     problems: list[ColligateError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
@@ -279,7 +277,6 @@ class Ingestion:
         _, kind, why, hint = job.known.failure
         error = getattr(errors, kind)(_cannot_read(job.path), why, hint)
         result.failed.append((job.path, error))
-        result.failed_before.add(job.path)
 
     def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
