@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -243,33 +242,12 @@ def translate_errors(file: Path) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             why = "another process is writing it"
             raise LibraryLocked(f"cannot write the catalogue {file}", why, "try again") from error
-        if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and is_full(file)):
-            raise disk_full(f"cannot write the catalogue {file}") from error
-        if _is_forbidden(error):
+        if _is_forbidden(error) or name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
             hint = "name a folder with space that you can write with --library"
             raise LibraryError(f"cannot write the catalogue {file}", str(error), hint) from error
         raise _damaged(file, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise _damaged(file, str(error)) from error
-
-
-_NO_SPACE = 1 << 20  # bytes
-
-
-def is_full(path: Path) -> bool:
-    """Report whether the disk of a file or folder, or the nearest one above it, has no space."""
-    try:
-        while not path.exists():
-            path = path.parent
-        return shutil.disk_usage(path).free < _NO_SPACE
-    except OSError:
-        return False
-
-
-def disk_full(what: str) -> LibraryError:
-    """Return the error for a disk that has no space left."""
-    hint = "free some space, or name a library elsewhere with --library"
-    return LibraryError(what, "its disk is full", hint)
 
 
 def _is_forbidden(error: sqlite3.OperationalError) -> bool:

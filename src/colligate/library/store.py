@@ -11,7 +11,6 @@ web/               files fetched from web addresses
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import re
@@ -28,7 +27,7 @@ from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.passages import PassageIndex, VectorFile, list_vectors, name_vectors
 from colligate.library.protocols import PassageStore
-from colligate.library.schema import MEMORY, Database, DocumentState, disk_full
+from colligate.library.schema import MEMORY, Database, DocumentState
 from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
@@ -214,8 +213,6 @@ class LibraryStore:
         except Timeout:
             return False
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise disk_full(what) from error
             hint = "name a folder you can write with --library"
             raise LibraryError(what, error.strerror or str(error), hint) from error
         return True
