@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from colligate.documents.reading import find_files
-from colligate.errors import MissingPath, NoDocuments, NotPermitted, ReadingError, UnsupportedFormat
+from colligate.errors import MissingPath, NoDocuments, ReadingError, UnsupportedFormat
 
 
 def make(folder: Path, *names: str) -> None:
@@ -99,7 +99,7 @@ def test_a_folder_without_permission_is_said_and_the_rest_found(
     found = find_files([tmp_path])
     assert names(found, tmp_path) == ["a.md"]
     (problem,) = found.problems
-    assert isinstance(problem, NotPermitted)
+    assert isinstance(problem, ReadingError)
     assert "locked" in str(problem)
 
 
