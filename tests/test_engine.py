@@ -160,27 +160,6 @@ async def test_time_is_bounded(folder, engine):
         ask(QUESTION, [folder], timeout=3.0, **engine)
 
 
-async def test_a_kept_response_costs_nothing_and_goes_with_its_document(folder, engine):
-    model = engine["model"]
-    async with Engine(**engine, cache=True) as opened:
-        first = await opened.ask(QUESTION, [folder])
-        second = await opened.ask(QUESTION, [folder])
-        assert second.text == first.text
-        assert (first.usage.calls, second.usage.calls) == (1, 0)
-        assert len(model.calls) == 1
-        library = await opened.open_library()
-        assert b"Bicycles stand in the yard" in _bytes(library.path)
-        await library.remove([first.citations[0].span.document_id])
-    assert b"Bicycles stand in the yard" not in _bytes(engine["library"])
-    async with Engine(**engine, cache=True) as opened:
-        await opened.ask(QUESTION, [folder])
-    assert len(model.calls) == 2
-
-
-def _bytes(folder):
-    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
-
-
 async def test_many_questions_at_once_do_not_mix(folder, engine):
     async with Engine(**engine) as opened:
         await opened.add([folder])

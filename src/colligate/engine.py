@@ -79,11 +79,9 @@ class Engine(Session):
     from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
 
-    `cache` keeps the models' replies in the library's folder, so that the same question over the
-    same documents is paid for once. `ocr` reads scanned PDFs and pictures, in English if the
-    settings name no other languages. `pdf` names what reads PDFs: "liteparse", or the program
-    "docling". `chunker` names what cuts the documents of a new library into passages: "structural",
-    "words:100" or "tokens:1000/250".
+    `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages. `pdf`
+    names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts the
+    documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -170,7 +168,6 @@ class Engine(Session):
                 if asked.files and needs.reads:
                     await asyncio.to_thread(require_paths, asked.files)
                 models, sources = await self._open_both(asked, name, needs, trace, meter)
-                models = await self.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
                     reranker = await self.open_reranker(models, default=needs.reranker)

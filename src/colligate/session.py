@@ -34,7 +34,7 @@ from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
-from colligate.models.cache import CachedChat, KeyValueStore, MemoryStore, ResponseCache
+from colligate.models.cache import KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,
@@ -113,7 +113,6 @@ class Session:
     check: str | Check | None = None
     library: Path | str | None = None
     settings: Settings | None = None
-    cache: bool = False
     ocr: bool = False
     pdf: str | None = None
     chunker: str | None = None
@@ -303,7 +302,6 @@ class Session:
         if trace is not None:
             note_name("reranker", named, trace)
         if named.name == "likelihood":
-            # The scorer may be wrapped for one question, so this reranker is not kept for others.
             scorer = models.get(Role.SCORER, models[Role.READER])
             return open_reranker(named.name, scorer=scorer)
         embedder = await self.open_embedder() if named.name == "embedding" else None
@@ -448,16 +446,6 @@ class Session:
         if documents is not None and not await sources.documents():
             raise NoDocuments("there is nothing to ask", "no document was named")
         return await _narrow(sources, where)
-
-    async def with_cache(
-        self, models: dict[Role, ChatModel], sources: Sources
-    ) -> dict[Role, ChatModel]:
-        """Return the models with a reply cache in the library's folder, if `cache` asks for one."""
-        if not self.cache:
-            return models
-        responses = await self._response_cache()
-        in_view = [info.id for info in await sources.documents()]
-        return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}
 
     async def open_store(self, needs: Needs) -> KeyValueStore:
         """Return the store for what strategies learn about documents, in the library's folder."""

@@ -287,15 +287,6 @@ class EngineOptions(ModelOptions):
     """What an engine is opened with."""
 
     library: LibraryFolder = None
-    cache: Annotated[
-        bool,
-        option(
-            "Keep the models' replies in the library's folder: the same question over the same "
-            "documents is paid for once.",
-            LIMITS,
-            "--cache",
-        ),
-    ] = False
 
 
 @dataclass(frozen=True)
