@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.events import Listener, Trace
+from colligate.core.parameters import set_parameters
 from colligate.core.run import Consent, Run, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy
 from colligate.core.telemetry import record_spans
@@ -25,7 +26,7 @@ from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
 from colligate.readers.followup import Turn, complete_question
 from colligate.reporting import require_paths
-from colligate.session import Session, configure
+from colligate.session import Session
 
 if TYPE_CHECKING:
     from colligate.strategies.longrefiner import LongRefiner
@@ -112,7 +113,7 @@ class Engine(Session):
         history = options.pop("history", ())
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
-        chosen = self._make(strategy, asked, trace)
+        chosen = _make(strategy, asked)
         async with self._start(asked, chosen, trace) as run:
             run.consent, run.live = consent, live
             if history:
@@ -137,7 +138,7 @@ class Engine(Session):
         `budget` replaces the refiner's own. Limits and errors are those of `ask`.
         """
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
-        chosen = self._make(refiner, asked, trace)
+        chosen = _make(refiner, asked)
         if not hasattr(chosen, "refine"):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
@@ -145,14 +146,6 @@ class Engine(Session):
         async with self._start(asked, chosen, trace) as run:
             refined: Refined = await chosen.refine(question, run)
         return _finish(refined, run)
-
-    def _make(self, strategy: str | S, asked: _Asked, trace: Trace) -> S:
-        """Make the strategy of a name; a strategy is returned as it is."""
-        if not isinstance(strategy, str):
-            return strategy
-        kind: Any = load_strategy(strategy)
-        made: S = configure(kind, self.named, asked.parameters, trace)
-        return made
 
     @asynccontextmanager
     async def _start(self, asked: _Asked, chosen: Any, trace: Trace) -> AsyncIterator[Run]:
@@ -235,6 +228,15 @@ class _Asked:
     @property
     def files(self) -> Sequence[str | Path]:
         return [self.paths] if isinstance(self.paths, str | Path) else self.paths
+
+
+def _make(strategy: str | S, asked: _Asked) -> S:
+    """Make the strategy of a name; a strategy is returned as it is."""
+    if not isinstance(strategy, str):
+        return strategy
+    kind: Any = load_strategy(strategy)
+    made: S = set_parameters(kind, asked.parameters)
+    return made
 
 
 def _finish(result: R, run: Run) -> R:

@@ -17,7 +17,6 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Listener, Noted, Trace
-from colligate.core.parameters import set_parameters
 from colligate.core.run import Check, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.errors import (
@@ -515,19 +514,3 @@ async def _narrow(sources: View, where: Sequence[str]) -> View:
 async def default_reader() -> Named:
     """Return the reader to use when none was named, and why that one."""
     return Named(*await asyncio.to_thread(default_model))
-
-
-def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Trace) -> T:
-    """Make a strategy from texts such as "k=3"; the settings name its other adapters."""
-    set_here = {text.partition("=")[0].strip() for text in given}
-    adapters = {
-        name: adapter
-        for name, adapter in settings.adapters_of(kind).items()
-        if name not in set_here
-    }
-    made = set_parameters(
-        kind, [*(f"{name}={adapter.name}" for name, adapter in adapters.items()), *given]
-    )
-    for name, adapter in adapters.items():
-        note_name(name.replace("_", " "), adapter, trace)
-    return made

@@ -76,19 +76,6 @@ def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> N
     assert "response_format" not in first
 
 
-def test_set_goes_before_the_file(ask: Any, server: Any, here: Path) -> None:
-    (here / "colligate.toml").write_text('[adapters]\nrouter = "router"\n')
-    done = ask()
-    assert done.returncode == 0, done.stderr
-    assert set(asked(server)) == {"router", "base"}
-    assert "router adapter: router (colligate.toml)" in done.stderr
-    done = ask("--set", "router_adapter=router-2")
-    assert set(asked(server)) == {"router-2", "base"}
-    assert "colligate.toml" not in done.stderr
-    ask("--set", "router_adapter=none")
-    assert set(asked(server)) == {"base"}
-
-
 @pytest.mark.parametrize(
     ("more", "strategy", "status", "said"),
     [

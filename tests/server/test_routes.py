@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
-from colligate.errors import ServerFailed, WeightsUnavailable
-from colligate.models import Capability
-from colligate.settings import Named, Settings
+from colligate.errors import ServerFailed
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting, until
 
@@ -133,21 +130,6 @@ async def test_no_client_names_a_model_or_a_folder_to_load(serve):
         answered = await client.ask(strategy="rdr2", parameters={"router_adapter": None})
         assert "no model that a question names" not in answered.text
     assert tried > 5
-
-
-async def test_adapters_of_the_settings_are_on_the_steps(serve):
-    class Adaptable(ScriptedModel):
-        async def with_adapter(self, adapter: str) -> Any:
-            raise WeightsUnavailable(f"there is no adapter {adapter}")
-
-    model = Adaptable(lambda _: "Cannot answer", capabilities=list(Capability))
-    settings = Settings(adapters={"router": Named("trained")})
-    async with serve(model, RULES, settings=settings) as client:
-        response = await client.ask(strategy="rdr2")
-        assert response.json()["title"] == "Weights unavailable"
-        assert "there is no adapter trained" in response.text
-        response = await client.ask(strategy="rdr2", parameters={"router_adapter": None})
-        assert "adapter" not in response.text
 
 
 async def test_a_model_that_fails_is_the_gateways_fault(serve):

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 from pydantic import Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Located, Noted, Trace
-from colligate.core.parameters import format_setting, list_parameters
+from colligate.core.events import Event, Located, Noted
+from colligate.core.parameters import format_setting, list_parameters, set_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import UsageError
@@ -37,8 +37,6 @@ from colligate.server.shapes import AskRequest
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.server.work import Work, WorkState, finish
-from colligate.session import configure
-from colligate.settings import Settings
 
 
 class Runs:
@@ -67,8 +65,7 @@ class Runs:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
-        settings = self._libraries.engine(library).named
-        strategy = _make_strategy(request, self._config, settings)
+        strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
@@ -252,8 +249,8 @@ class Runs:
                 run.kept_outcome = None
 
 
-def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
-    """Check a question and return its strategy with the parameters, and adapters of the settings.
+def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
+    """Check a question and return its strategy with the parameters.
 
     A parameter may not name a model: the server would load any model named there.
     """
@@ -273,7 +270,7 @@ def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings
             what = f"{name} of {request.strategy} cannot be set here"
             raise UsageError(what, "a server loads no model that a question names")
         texts.append(f"{name}={text}")
-    return configure(kind, settings, texts, Trace(keep=False))
+    return set_parameters(kind, texts)
 
 
 # One run: its state, its events, its outcome.
