@@ -49,7 +49,6 @@ from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.settings import Named, Settings
 
-T = TypeVar("T")
 M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 

@@ -267,10 +267,6 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
     @_tool(server, "Read a section")
     async def read_section(
         document: Annotated[str, Field(description="A document's id, file name or title.")],
-        headings: Annotated[
-            list[str] | None,
-            Field(description="The heading path of a section, or the last headings of it."),
-        ] = None,
         start: Annotated[
             int | None, Field(ge=0, description="Read from this character on.")
         ] = None,
@@ -280,9 +276,10 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         ] = 20_000,
         library: LibraryName = DEFAULT_LIBRARY,
     ) -> dict[str, Any]:
-        """Read a document: the section of a heading, a span of characters, or its beginning.
+        """Read a document from its beginning, or from the `start` of a section or a passage on.
 
-        The result lists the sections below, and where to continue reading (`next` as `start`).
+        The result lists the sections of the document, or those below the section at `start`, and
+        where to continue reading (`next` as `start`).
         """
         sources = await service.open_sources(library)
         try:
@@ -290,10 +287,10 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         except UnknownDocument:
             named = find_document(document, await sources.documents())
             source = await sources.document(named)
-        node = _find_section(source, headings) if headings else source.tree.root
-        begin = node.span.start if start is None else start
-        if not node.span.start <= begin <= node.span.end:
-            raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
+        if start is not None and start >= len(source):
+            raise UsageError(f"no character {start} here", f"the document has {len(source):,}")
+        node = source.tree.root if start is None else _section_at(source, start)
+        begin = start or 0
         if end is not None:
             most = min(most, source.span(begin, end).end - begin)
         return _section_text(source, node, begin, most)
@@ -350,41 +347,16 @@ async def forward_progress(context: Context[None]) -> AsyncIterator[OnEvent]:
         await asyncio.gather(forwarding, return_exceptions=True)
 
 
-# Sections of a document by their headings.
-
-_MAX_NAMED = 5  # places that an error lists
-
-
-def _find_section(document: Document, headings: Sequence[str]) -> Node:
-    """Return the section under a heading path or its last headings; case does not matter."""
-    wanted, path = [_fold(heading) for heading in headings], " > ".join(headings)
-    paths = {
-        node: _heading_path(document, node) for node in document.tree.sections if not node.synthetic
-    }
-    ending = [node for node, titles in paths.items() if titles[-len(wanted) :] == wanted]
-    found = [node for node in ending if paths[node] == wanted] or ending
-    if not found:
-        hint = "read the document without a section to see its headings"
-        raise UsageError(f"{document.id} has no section {path!r}", hint=hint)
-    if len(found) > 1:
-        places = ", ".join(f"{node.span.start}-{node.span.end}" for node in found[:_MAX_NAMED])
-        what = f"{document.id} has {len(found)} sections {path!r}"
-        raise UsageError(what, f"at {places}", "give its start, or more of its heading path")
-    return found[0]
-
-
-def _heading_path(document: Document, node: Node) -> list[str]:
-    around = [each for each in document.tree.ancestors(node) if each.kind is Kind.SECTION]
-    return [_fold(each.title) for each in [*reversed(around), node] if not each.synthetic]
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.split()).casefold()
+def _section_at(document: Document, place: int) -> Node:
+    """Return the innermost section around a character; the root before the first heading."""
+    node = document.tree.node_at(place)
+    around = (each for each in [node, *document.tree.ancestors(node)] if each.kind is Kind.SECTION)
+    return next(around, document.tree.root)
 
 
 def _section_text(document: Document, node: Node, start: int, most: int) -> dict[str, Any]:
-    """Return at most `most` characters of a section, from `start` on."""
-    end = min(node.span.end, start + most)
+    """Return at most `most` characters from `start` on, and the sections below `node`."""
+    end = min(len(document), start + most)
     span = document.span(start, end)
     page = document.page_of(span)
     return {
@@ -396,7 +368,7 @@ def _section_text(document: Document, node: Node, start: int, most: int) -> dict
         "start": start,
         "end": end,
         "text": document.slice(span),
-        "next": end if end < node.span.end else None,
+        "next": end if end < len(document) else None,
         "subsections": [
             {"title": child.title, "start": child.span.start, "end": child.span.end}
             for child in document.tree.children(node)
