@@ -7,7 +7,6 @@ last test runs the program where it is installed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -24,7 +23,7 @@ from colligate.documents.reading import Limits, read_file
 from colligate.documents.reading.pdf.docling import require_reader
 from colligate.errors import MissingExtra, ReadingError, TooLarge, UsageError
 from colligate.library.parsing import ParserPool
-from support.docling_report import RECORDED, install
+from support.docling_report import install
 from support.documents import text_pdf, texts_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
@@ -156,15 +155,6 @@ def test_what_is_missing_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(kind, match=said):
         require_reader(name)
-
-
-def write_formula_only(report: Path, found: Path) -> None:
-    """Write a PDF of one line, and what docling finds in it: the same."""
-    written = json.loads(RECORDED.read_text())
-    at = next(at for at, text in enumerate(written["texts"]) if text["orig"] == "p = w h")
-    written["body"]["children"] = [{"$ref": f"#/texts/{at}"}]
-    found.write_text(json.dumps(written))
-    report.write_bytes(text_pdf([[], [], ["p = w h"], []]))
 
 
 @pytest.mark.skipif(REAL is None, reason="docling is not installed")
