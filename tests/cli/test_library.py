@@ -116,6 +116,16 @@ def test_a_library_on_tables_is_made_listed_and_erased(
     assert "needs --library" in run("index", folder, "--engine", "lance", fails=True)
     looked = run("library", "list", "--library", tmp_path / "new", "--engine", "lance", fails=True)
     assert "--engine" in looked, "looking makes no library"
+    assert run("library", "snapshot", "spring", *named) == "kept as spring\n"
     run("library", "remove", listed[0]["id"], *named)
+    assert "delete them with" in run("library", "erase", *named, fails=True)
+    restored = f"restored spring: 2 documents in {tables}\n"
+    assert run("library", "restore", "spring", *named) == restored
+    assert json.loads(run("library", "list", *named, "--json")) == listed
+    run("library", "remove", listed[0]["id"], *named)
+    assert run("library", "snapshot", *named) == "spring\n"
+    assert run("library", "snapshot", "spring", "--delete", *named) == "deleted spring\n"
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    assert "keeps no older versions" in run("library", "snapshot", "spring", fails=True)
     assert run("library", "erase", *named) == "erased: nothing of removed documents is left\n"
     assert run("library", "verify", *named) == "the library is whole\n"

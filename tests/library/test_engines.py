@@ -248,6 +248,63 @@ async def test_a_question_reads_one_version_while_others_write(open_library, fol
         assert found <= set(await find(writer, mode=SearchMode.DENSE))
 
 
+@SHARED
+async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 0)  # a restore may take less
+    async with open_library() as library, open_library() as reader:
+        await library.add(folder)
+        before = await find(reader)
+        await library.take_snapshot("spring")
+        await library.remove([folder / "otter.md"])
+        await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"))
+        assert await find(reader) != before
+        assert await reader.snapshots() == ["spring"]
+        for refused in (library.erase(), library.take_snapshot("spring"), library.restore("fall")):
+            with pytest.raises(UsageError, match="spring"):
+                await refused
+        shrews = [h for h in await reader.search("shrews", k=1) if "Shrews" in h.passage.text]
+        assert shrews  # the reader keeps its text
+        await library.restore("spring")
+        assert await titles(reader) == ["Badgers", "Herons", "Otters"]
+        assert await find(reader) == await find(library) == before
+        assert await library.verify() == []
+        write("shrew.md", "# Voles\n\nVoles eat roots.\n")
+        await library.add(folder)
+        assert await titles(library) == ["Badgers", "Herons", "Otters", "Voles"]
+        assert "Voles eat roots" in str(await reader.search("voles eat roots", k=1))
+        assert all(rows == different for rows, different in count_rows(library).values())
+
+
+@SHARED
+async def test_a_snapshot_that_is_deleted_leaves_no_byte(
+    open_library, folder, place, engine, embedder
+):
+    def read_all():
+        if engine == "s3":
+            return read_objects(place)
+        return b"".join(file.read_bytes() for file in place.rglob("*") if file.is_file())
+
+    async with open_library() as library:
+        await library.add(folder)
+        await library.take_snapshot("spring")
+        await library.remove([folder / "badger.md"])
+        assert b"earthworms" in read_all()
+        await library.delete_snapshot("spring")
+        assert await library.snapshots() == await library.erase() == []
+        assert b"earthworms" not in read_all()
+        assert await find(library)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
+async def test_what_keeps_no_versions_has_no_snapshots(library, folder):
+    await library.add(folder)
+    assert await library.snapshots() == []
+    with pytest.raises(UsageError, match=r"older versions; .* `colligate index --engine lance`"):
+        await library.take_snapshot("spring")
+    with pytest.raises(UsageError, match="it has none"):
+        await library.restore("spring")
+
+
 @pytest.mark.parametrize("engine", [S3])
 async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
     write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})

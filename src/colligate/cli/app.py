@@ -80,7 +80,7 @@ COMMANDS = {
     "refine": "Print the parts of files and folders that a question needs, within a budget.",
     "index": "Add files to the library ahead of time.",
     "sync": "Bring the library up to date with its folders, and say what has changed.",
-    "library": "List, show, remove, verify documents; erase old versions of a library.",
+    "library": "List, show, remove, verify documents; erase, snapshot, restore a library.",
     "tree": "Show the structure of a file: its headings and pages, and how sure it is.",
     "strategies": "List the strategies: what each does and needs.",
     "doctor": "Check that `colligate ask` works here, and show how to fix what does not.",

@@ -1,4 +1,4 @@
-"""`colligate library`: list, show, remove and verify documents; erase old versions."""
+"""`colligate library`: list, show, remove and verify documents; erase, snapshot, restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from colligate.cli.display import (
 )
 from colligate.errors import UsageError
 
-app = typer.Typer(help="List, show, remove, verify documents; erase old versions of a library.")
+app = typer.Typer(help="List, show, remove, verify documents; erase, snapshot, restore a library.")
 
 
 @command(app, "list")
@@ -123,6 +123,8 @@ async def library_remove_command(
         print_result(f"removed {to_one_line(name)}")
     if not removed:
         note("no document removed: other files have the same text")
+    elif snapshots := await library.snapshots():
+        note(f"these snapshots may still have their text: {', '.join(snapshots)}")
     elif find_bucket(library.uri):
         note("older versions still have their text: `colligate library erase` erases it")
     return ANSWERED
@@ -153,6 +155,53 @@ async def library_erase_command(
     if not left:
         print_result("erased: nothing of removed documents is left")
     return FAULT if left else ANSWERED
+
+
+@command(app, "snapshot")
+async def library_snapshot_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A new name; without one, list them.", show_default=False
+        ),
+    ] = None,
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the snapshot.")] = False,
+    where: options.LibraryOptions,
+) -> int:
+    """Keep a library on Lance tables as it is now, for `library restore`.
+
+    It keeps the text of documents that are removed later, and the disk space of what changes.
+    """
+    if delete and name is None:
+        raise UsageError("--delete needs a NAME", hint="`colligate library snapshot` lists them")
+    async with where.open() as library:
+        if name is None:
+            for each in await library.snapshots():
+                print_result(each)
+            return ANSWERED
+        await (library.delete_snapshot if delete else library.take_snapshot)(name)
+    print_result(f"{'deleted' if delete else 'kept as'} {name}")
+    return ANSWERED
+
+
+@command(app, "restore")
+async def library_restore_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A snapshot.", show_default=False)],
+    *,
+    where: options.LibraryOptions,
+) -> int:
+    """Go back to a snapshot: what was added or removed since is undone.
+
+    No other process may write meanwhile.
+    """
+    from colligate.core.events import pluralize
+
+    async with where.open() as library:
+        await library.restore(name)
+        count = len(await library.documents())
+    print_result(f"restored {name}: {pluralize(count, 'document')} in {library.uri}")
+    return ANSWERED
 
 
 @command(app, "verify")

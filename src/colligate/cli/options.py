@@ -160,7 +160,7 @@ LibraryFolder = Annotated[
 LibraryEngine = Annotated[
     str | None,
     option(
-        "The storage engine of a new library: sqlite, or lance. Later "
+        "The storage engine of a new library: sqlite, or lance, which has snapshots. Later "
         "commands need not name it; at s3:// it is always lance. Default: sqlite.",
         LIBRARY,
         "--engine",

@@ -269,7 +269,7 @@ class AsyncLibrary(View):
 
     async def remove(self, ids_or_paths: Iterable[str | Path]) -> list[str]:
         """Remove documents, or those of files, folders or web addresses; no byte of their text
-        stays on disk. In a bucket it stays until `erase`.
+        stays on disk. In a bucket, and in snapshots, it stays until `erase` or `delete_snapshot`.
 
         Return the ids removed. When one document of a file is removed the others stay; when one of
         two files with the same document is removed the document stays.
@@ -323,7 +323,12 @@ class AsyncLibrary(View):
 
         Raises:
             LibraryLocked: another process writes the library.
+            UsageError: a snapshot may have some of it.
         """
+        if names := await self.snapshots():
+            why = f"they may hold removed documents: {', '.join(names)}"
+            hint = "delete them with `colligate library snapshot NAME --delete`"
+            raise UsageError(f"{self.uri} has snapshots", why, hint)
         async with self._change():
             catalogue = await self._store.open_catalogue()
             if catalogue.database.in_memory:
@@ -338,6 +343,55 @@ class AsyncLibrary(View):
             await in_thread(partial(catalogue.checkpoint, erase=True))
             self._searcher.clear_cache()
             return await in_thread(self._store.list_leftovers)
+
+    async def snapshots(self) -> list[str]:
+        """Return the names of the snapshots, in order."""
+        return await in_thread(self._store.list_snapshots)
+
+    async def take_snapshot(self, name: str) -> None:
+        """Keep the library as it is now under a name; others may read and write meanwhile.
+
+        It holds the text of documents that are removed later, until it is deleted.
+
+        Raises:
+            UsageError: the name is taken or has other characters than letters, digits, ".", "-" and
+                "_", or the library's engine keeps no versions.
+        """
+        await self._store.take_snapshot(name)
+
+    async def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot, and erase in a folder what only it had.
+
+        Raises:
+            UsageError: the snapshot does not exist.
+        """
+        await self._require_snapshot(name)
+        async with self._change():
+            catalogue = await self._store.lock_catalogue()
+            await in_thread(self._store.delete_snapshot, name)
+            if index := await self._store.open_index():
+                await in_thread(index.optimise)
+            await in_thread(partial(catalogue.checkpoint, erase=True))
+
+    async def restore(self, name: str) -> None:
+        """Go back to a snapshot; what was added or removed since is undone. No other process may
+        write meanwhile; those that read see it with their next question.
+
+        Raises:
+            LibraryLocked: another process writes the library.
+            UsageError: the snapshot does not exist.
+        """
+        await self._require_snapshot(name)
+        async with self._change():
+            catalogue = await self._store.lock_to_erase(force=False)
+            await in_thread(self._store.restore, name, catalogue)
+            self._searcher.clear_cache()
+
+    async def _require_snapshot(self, name: str) -> None:
+        known = await self.snapshots()
+        if name not in known:
+            why = f"its snapshots are {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"no snapshot {name!r} of {self.uri}", why)
 
     async def close(self) -> None:
         """Close everything once searches under way have ended. Safe to call twice."""

@@ -132,6 +132,26 @@ class LibraryStore:
         """Return what searches read, pinned as it is now if the engine has versions."""
         return self
 
+    def list_snapshots(self) -> list[str]:
+        """Return the names of the snapshots, in order."""
+        return []
+
+    async def take_snapshot(self, name: str) -> None:
+        """Keep the library as it is now under a name."""
+        raise UsageError(
+            f"cannot take a snapshot of {self.uri}",
+            "a library of SQLite keeps no older versions",
+            "copy its folder; one made by `colligate index --engine lance` keeps them",
+        )
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot; what it alone has is erased with other old versions."""
+        raise NotImplementedError
+
+    def restore(self, name: str, catalogue: Catalogue) -> None:
+        """Go back to a snapshot. The catalogue is that of `lock_to_erase`."""
+        raise NotImplementedError
+
     def list_leftovers(self) -> list[str]:
         """Return the files that may still hold something of removed documents."""
         return []

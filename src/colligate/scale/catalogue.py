@@ -164,6 +164,20 @@ class Mirror(Database):
                 self._version = 0
             return bool(gone)
 
+    def restore(self, name: str) -> None:
+        """Go back to the version of this name, but give no number a second time: other processes
+        keep documents by number."""
+        with self._lock:
+            ((following,),) = self.rows("SELECT number FROM places WHERE kind = 'clock'")
+
+            def set_clock(db: Connection) -> None:
+                db.execute("UPDATE places SET number = ? WHERE kind = 'clock'", (following,))
+                db.execute("INSERT INTO touched VALUES ('clock', '')")
+
+            self.table.restore(name)
+            self._version = 0
+            self.change(set_clock)
+
     def _refresh(self) -> None:
         """Read the rows again if another process has changed the table."""
         if self._changing or (self._version and self.table.refresh() == self._version):

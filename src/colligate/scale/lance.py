@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import time
 import uuid
 from contextlib import suppress
@@ -28,6 +29,7 @@ from colligate.errors import (
     LibraryDamaged,
     LibraryError,
     LibraryLocked,
+    UsageError,
 )
 from colligate.library import schema
 from colligate.library.catalogue import Catalogue
@@ -95,6 +97,38 @@ class LanceStore(LibraryStore):
         if not isinstance(catalogue, LanceCatalogue):
             return self
         return await in_thread(_pin, catalogue, index)
+
+    def list_snapshots(self) -> list[str]:
+        table = self._place.open(CATALOGUE)
+        return table.list_tags() if table else []
+
+    async def take_snapshot(self, name: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            why = "a name has letters, digits, points, - and _"
+            raise UsageError(f"cannot take the snapshot {name!r}", why, "choose another name")
+        if name in await in_thread(self.list_snapshots):
+            raise UsageError(f"cannot take the snapshot {name}", "it exists", "choose another name")
+        pinned = await self.pin()
+        if not isinstance(pinned, _PinnedStore):
+            raise UsageError(f"cannot take a snapshot of {self.uri}", "there is no library")
+        if pinned.index:
+            await in_thread(pinned.index.table.tag, name)
+        await in_thread(pinned.catalogue.table.tag, name)  # last: it is what counts
+
+    def delete_snapshot(self, name: str) -> None:
+        for table in self._open_tables():  # the catalogue's is the one that counts
+            table.untag(name)
+
+    def restore(self, name: str, catalogue: Catalogue) -> None:
+        assert isinstance(catalogue, LanceCatalogue)
+        _, *passages = self._open_tables()
+        kept = [table for table in passages if name in table.list_tags()]
+        for table in kept:
+            table.restore(name)
+        catalogue.database.restore(name)
+        catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
+        if not kept:  # they were another embedder's, or there were none
+            self.drop_index(catalogue)
 
     def _open_tables(self) -> list[Table]:
         """Open the catalogue's table, then those of the passages and words, if there are any."""

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
@@ -236,11 +236,36 @@ class Table:
         with self._change() as data:
             data.delete(where)
 
+    def tag(self, name: str) -> None:
+        """Keep this version under a name."""
+        with self._place.translate_errors():
+            tags = self._dataset.tags
+            change = tags.update if name in tags.list() else tags.create
+            change(name, self._dataset.version)
+
+    def untag(self, name: str) -> None:
+        """Forget a name; the version is deleted with the other old ones."""
+        with self._place.translate_errors(), suppress(ValueError):  # there is none
+            self._dataset.tags.delete(name)
+
+    def list_tags(self) -> list[str]:
+        """Return the names of versions, in order."""
+        with self._place.translate_errors():
+            return sorted(self._dataset.tags.list())
+
+    def restore(self, name: str) -> None:
+        """Make the version of this name the newest, in one commit."""
+        with self._changing, self._place.translate_errors():
+            data = self._dataset.checkout_version(name)
+            data.restore()
+            with self._setting:
+                self._dataset = data
+
     def tidy(self, rows_each: int = 1024, *, indexes: bool = False, erase: bool = False) -> None:
         """Put small fragments together, and delete versions that nobody reads any more.
 
-        With `erase`, all older versions while no other process writes. With `indexes` those of
-        documents and vectors are built anew: they have deleted rows.
+        With `erase`, all older versions while no other process writes, except those with a name.
+        With `indexes` those of documents and vectors are built anew: they have deleted rows.
         """
         alone = erase and self._place.alone()
         self.refresh(again=True)
@@ -259,7 +284,11 @@ class Table:
                     data.create_index(
                         "vector", "IVF_RQ", metric="dot", num_partitions=partitions, replace=True
                     )
-                data.cleanup_old_versions(timedelta(0) if alone else _KEPT, delete_unverified=alone)
+                data.cleanup_old_versions(
+                    timedelta(0) if alone else _KEPT,
+                    delete_unverified=alone,
+                    error_if_tagged_old_versions=False,
+                )
         except LibraryLocked:
             if alone:
                 raise
@@ -273,6 +302,7 @@ class Table:
                 timedelta(0),
                 delete_unverified=True,
                 include_files=True,
+                error_if_tagged_old_versions=False,
             )
         return [each.path for each in found.candidate_files]
 
