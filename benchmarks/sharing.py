@@ -119,7 +119,7 @@ def write(place: str, files: list[Path], failures: Any) -> None:
     """Add files one by one."""
 
     async def add() -> None:
-        async with AsyncLibrary(place, embedder="static", wait=60) as library:
+        async with AsyncLibrary(place, embedder="static") as library:
             for file in files:
                 result = await library.add(file)
                 failures.extend([f"{path}: {error}" for path, error in result.failed])

@@ -11,10 +11,6 @@ from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
 from colligate.settings import Named, Settings
-from colligate.strategies.dualrag import DualRAG
-from colligate.strategies.longrefiner import LongRefiner
-from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.retrieve_read import RetrieveRead
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -142,8 +138,6 @@ def test_options_count_however_the_model_is_written(here, monkeypatch, written, 
         ("[modles]", "modles", "did you mean models?"),
         ('reader = "bundled"', "reader", "did you mean reading?"),
         ("models = 3", "models", "write [models] above its entries"),
-        ("[adapters]\nroter = 'a'", "adapters.roter", "did you mean adapters.router?"),
-        ("[adapters]\nscope = 3", "adapters.scope", "expected"),
         ("[models]\nreader = 3", "models.reader", "expected"),
         ('[models]\nreader = " "', "models.reader", "expected"),
         ("library = true", "library", "expected"),
@@ -230,24 +224,3 @@ def test_passwords_in_names_are_not_shown():
     assert redact_name("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
     assert "secret" not in redact_name("openai:m@http://me:secret@/v1")
     assert redact_name("hf:a+b") == "hf:a+b"
-
-
-def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path):
-    place = tmp_path / "project"
-    (place / "trained" / "router").mkdir(parents=True)
-    text = """
-        [adapters]
-        router = "trained/router"
-        scope = "./not-there"
-        selection = "org/selection"
-        reasoner = "served-name"
-        """
-    loaded = Settings.load(write(place, text))
-    source = str(place / "colligate.toml")
-    assert loaded.adapters_of(RDR2) == {"router_adapter": Named(f"{place}/trained/router", source)}
-    assert {step: each.name for step, each in loaded.adapters_of(LongRefiner).items()} == {
-        "scope_adapter": f"{place}/not-there",
-        "selection_adapter": "org/selection",
-    }
-    assert [each.name for each in loaded.adapters_of(DualRAG).values()] == ["served-name"]
-    assert loaded.adapters_of(RetrieveRead) == {}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.events import Listener, Trace
+from colligate.core.parameters import set_parameters
 from colligate.core.run import Consent, Run, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy
 from colligate.core.telemetry import record_spans
@@ -25,7 +26,7 @@ from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
 from colligate.readers.followup import Turn, complete_question
 from colligate.reporting import require_paths
-from colligate.session import Session, configure
+from colligate.session import Session
 
 if TYPE_CHECKING:
     from colligate.strategies.longrefiner import LongRefiner
@@ -79,12 +80,9 @@ class Engine(Session):
     from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
 
-    `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
-    the models' replies in the library's folder, so that the same question over the same documents
-    is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
-    `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages.
-    `pdf` names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts
-    the documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
+    `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages. `pdf`
+    names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts the
+    documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -115,7 +113,7 @@ class Engine(Session):
         history = options.pop("history", ())
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
-        chosen = self._make(strategy, asked, trace)
+        chosen = _make(strategy, asked)
         async with self._start(asked, chosen, trace) as run:
             run.consent, run.live = consent, live
             if history:
@@ -140,7 +138,7 @@ class Engine(Session):
         `budget` replaces the refiner's own. Limits and errors are those of `ask`.
         """
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
-        chosen = self._make(refiner, asked, trace)
+        chosen = _make(refiner, asked)
         if not hasattr(chosen, "refine"):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
@@ -148,14 +146,6 @@ class Engine(Session):
         async with self._start(asked, chosen, trace) as run:
             refined: Refined = await chosen.refine(question, run)
         return _finish(refined, run)
-
-    def _make(self, strategy: str | S, asked: _Asked, trace: Trace) -> S:
-        """Make the strategy of a name; a strategy is returned as it is."""
-        if not isinstance(strategy, str):
-            return strategy
-        kind: Any = load_strategy(strategy)
-        made: S = configure(kind, self.named, asked.parameters, trace)
-        return made
 
     @asynccontextmanager
     async def _start(self, asked: _Asked, chosen: Any, trace: Trace) -> AsyncIterator[Run]:
@@ -171,7 +161,6 @@ class Engine(Session):
                 if asked.files and needs.reads:
                     await asyncio.to_thread(require_paths, asked.files)
                 models, sources = await self._open_both(asked, name, needs, trace, meter)
-                models = await self.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
                     reranker = await self.open_reranker(default=needs.reranker)
@@ -239,6 +228,15 @@ class _Asked:
     @property
     def files(self) -> Sequence[str | Path]:
         return [self.paths] if isinstance(self.paths, str | Path) else self.paths
+
+
+def _make(strategy: str | S, asked: _Asked) -> S:
+    """Make the strategy of a name; a strategy is returned as it is."""
+    if not isinstance(strategy, str):
+        return strategy
+    kind: Any = load_strategy(strategy)
+    made: S = set_parameters(kind, asked.parameters)
+    return made
 
 
 def _finish(result: R, run: Run) -> R:

@@ -91,14 +91,6 @@ class TooLarge(ReadingError):
     """The file is over a limit: its size, or what it unpacks to."""
 
 
-class FileChanged(ReadingError):
-    """The file changed while it was read."""
-
-
-class NotPermitted(ReadingError):
-    """The operating system refused to open it."""
-
-
 class ModelError(ColligateError):
     """A model call failed."""
 

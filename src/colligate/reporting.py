@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from colligate.core.events import Noted, Progressed, Trace, pluralize
+from colligate.core.events import Noted, Progressed, Trace
 from colligate.documents.reading import find_files
 from colligate.errors import ColligateError, NoDocuments
 from colligate.library.ingest import Ingested, Progress
@@ -52,39 +52,18 @@ def report_ingestion(trace: Trace) -> Callable[[Progress], None]:
 
 
 async def ingest(
-    library: AsyncLibrary,
-    paths: Sequence[str | Path],
-    trace: Trace,
-    *,
-    said: set[str] | None = None,
-    **options: Any,
+    library: AsyncLibrary, paths: Sequence[str | Path], trace: Trace, **options: Any
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
 
-    `options` are those of `AsyncLibrary.add`. With `said`, the warnings that were given before, no
-    warning is given twice, and several files that failed before as well are one line. It is an
-    error if nothing could be read, nor removed.
+    `options` are those of `AsyncLibrary.add`. It is an error if nothing could be read, nor removed.
     """
     ingested = await library.add(paths, on_progress=report_ingestion(trace), **options)
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
     if not (ingested.document_ids or ingested.removed or ingested.kept):
         _raise_nothing_read(errors)
-    before = set(said or ())
-    if said is not None:
-        known = ingested.failed_before
-        before |= {f"left out: {error}" for path, error in ingested.failed if path in known}
-    left_out = [f"left out: {error}" for error in errors]
-    again = [line for line in left_out if line in before]
-    lines = left_out
-    if len(again) > 1 or (said and not said.isdisjoint(again)):
-        files = pluralize(len(again), "file")
-        lines = [f"left out as before: {files}; colligate index says why"]
-        lines += [line for line in left_out if line not in before]
-    lines += [warning for warning in ingested.warnings if warning not in before]
-    for line in lines:
+    for line in (*(f"left out: {error}" for error in errors), *ingested.warnings):
         trace.emit(Noted(line, warning=True))
-    if said is not None:
-        said.update(left_out, ingested.warnings)
     return ingested
 
 

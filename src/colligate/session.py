@@ -17,7 +17,6 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Listener, Noted, Trace
-from colligate.core.parameters import set_parameters
 from colligate.core.run import Check, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.errors import (
@@ -34,7 +33,7 @@ from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
-from colligate.models.cache import CachedChat, KeyValueStore, MemoryStore, ResponseCache
+from colligate.models.cache import KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,
@@ -50,7 +49,6 @@ from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.settings import Named, Settings
 
-T = TypeVar("T")
 M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
@@ -113,9 +111,6 @@ class Session:
     check: str | Check | None = None
     library: Path | str | None = None
     settings: Settings | None = None
-    wait: float = 30.0
-    cache: bool = False
-    follow_links: bool = False
     ocr: bool = False
     pdf: str | None = None
     chunker: str | None = None
@@ -126,7 +121,6 @@ class Session:
     _borrows: bool = field(default=False, init=False, repr=False)
     _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
-    _said: set[str] = field(default_factory=set, init=False, repr=False)  # of files left out
 
     async def __aenter__(self) -> Self:
         return self
@@ -340,21 +334,6 @@ class Session:
         work = partial(asyncio.to_thread, open_head, named.name)
         return PairCheck(await self._open.open(("check", named.name, False), work))
 
-    async def list_search_models(self) -> dict[str, str]:
-        """Return the names of embedder, reranker, reader and check, opening nothing.
-
-        A reranker that is not named is each strategy's own, "by strategy"; reader and check are
-        chosen "by model".
-        """
-        made = None if self._library is None else await self._library.embedder_name()
-        chosen = {
-            "embedder": made or DEFAULT_EMBEDDER.name,
-            "reranker": "by strategy",
-            "reading": "by model",
-            "check": "by model",
-        }
-        return {what: getattr(self._choose(what), "name", name) for what, name in chosen.items()}
-
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:
@@ -367,8 +346,6 @@ class Session:
                     # By name it opens one itself, and with the key.
                     embedder=embedder.name if isinstance(embedder, Named) else embedder,
                     chunker=named.chunker.name if named.chunker else None,
-                    wait=self.wait,
-                    follow_links=self.follow_links,
                     ocr=named.ocr_languages(asked=self.ocr),
                     pdf=named.pdf.name if named.pdf else "",
                 )
@@ -440,7 +417,7 @@ class Session:
             return InMemorySources(())
         library = await self.open_library()
         if paths:
-            ingested = await self._read(paths, trace, index=needs.searches, said=self._said)
+            ingested = await self._read(paths, trace, index=needs.searches)
             return await _narrow(await library.pin(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:
@@ -456,16 +433,6 @@ class Session:
         if documents is not None and not await sources.documents():
             raise NoDocuments("there is nothing to ask", "no document was named")
         return await _narrow(sources, where)
-
-    async def with_cache(
-        self, models: dict[Role, ChatModel], sources: Sources
-    ) -> dict[Role, ChatModel]:
-        """Return the models with a reply cache in the library's folder, if `cache` asks for one."""
-        if not self.cache:
-            return models
-        responses = await self._response_cache()
-        in_view = [info.id for info in await sources.documents()]
-        return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}
 
     async def open_store(self, needs: Needs) -> KeyValueStore:
         """Return the store for what strategies learn about documents, in the library's folder."""
@@ -535,19 +502,3 @@ async def _narrow(sources: View, where: Sequence[str]) -> View:
 def default_reader() -> Named:
     """Return the reader to use when none was named, and why that one."""
     return Named(*default_model())
-
-
-def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Trace) -> T:
-    """Make a strategy from texts such as "k=3"; the settings name its other adapters."""
-    set_here = {text.partition("=")[0].strip() for text in given}
-    adapters = {
-        name: adapter
-        for name, adapter in settings.adapters_of(kind).items()
-        if name not in set_here
-    }
-    made = set_parameters(
-        kind, [*(f"{name}={adapter.name}" for name, adapter in adapters.items()), *given]
-    )
-    for name, adapter in adapters.items():
-        note_name(name.replace("_", " "), adapter, trace)
-    return made

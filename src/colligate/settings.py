@@ -16,13 +16,11 @@ from typing import Annotated, Any
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from colligate.core.parameters import describe_invalid, list_parameters
-from colligate.core.strategy import list_adapter_steps
+from colligate.core.parameters import describe_invalid
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
 from colligate.models.names import (
     Options,
-    anchor_adapter,
     anchor_name,
     find_option_problem,
     may_send_key,
@@ -69,8 +67,8 @@ class Settings:
     `reading` names how passages are read: auto, quoting or pointwise.
     `ocr` names the languages in which scanned PDFs and pictures are read; None leaves them unread.
     `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
-    `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
-    by step. `file` is the file that was read, and `trusted` whether a person chose it: a
+    `options` are how models are opened, by model name.
+    `file` is the file that was read, and `trusted` whether a person chose it: a
     `colligate.toml` in the working folder may have come with the documents, so no key is sent to
     an endpoint that only this file names. `Settings()` names nothing.
     """
@@ -88,7 +86,6 @@ class Settings:
     pdf: Named | None = None
     chunker: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
-    adapters: Mapping[str, Named] = field(default_factory=dict)
     file: Path | None = None
     trusted: bool = True
 
@@ -127,13 +124,6 @@ class Settings:
     def ocr_languages(self, *, asked: bool) -> str:
         """Return the languages of OCR: those named, else English if it is asked for, else none."""
         return self.ocr.name if self.ocr else "eng" if asked else ""
-
-    def adapters_of(self, strategy: type) -> dict[str, Named]:
-        """Return the adapters of a strategy, by parameter (`router_adapter`)."""
-        named = {f"{step}_adapter": adapter for step, adapter in self.adapters.items()}
-        return named and {
-            each.name: named[each.name] for each in list_parameters(strategy) if each.name in named
-        }
 
     def options_of(self, name: str) -> Options:
         """Return the options that the file gives for a model."""
@@ -175,7 +165,6 @@ _Content = create_model(
     __base__=_Table,
     models=(_Models, Field(default_factory=_Models)),
     options=(_Tables, Field(default_factory=dict)),
-    adapters=(dict[str, _Name], Field(default_factory=dict)),
     **_plain,
 )
 
@@ -210,16 +199,9 @@ def _read(file: Path, trusted: bool) -> Settings:
         for option, setting in options.items():
             if why := find_option_problem(name, option, setting):
                 raise UsageError(f'{file}: options."{name}".{option}', *why)
-    for step in read.adapters:
-        if step not in (steps := list_adapter_steps()):
-            raise _unknown(file, "adapters.", step, steps)
     return Settings(
         **named,
         options={anchor_name(name, folder): options for name, options in read.options.items()},
-        adapters={
-            step: Named(anchor_adapter(name.strip(), folder), source)
-            for step, name in read.adapters.items()
-        },
         file=file,
         trusted=trusted,
     )

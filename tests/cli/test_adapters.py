@@ -65,7 +65,7 @@ def asked(server: Any) -> Counter[str]:
 
 
 def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> None:
-    done = ask("--router-adapter", "router", "--json")
+    done = ask("--set", "router_adapter=router", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["short_answer"] == "1871"
@@ -76,28 +76,11 @@ def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> N
     assert "response_format" not in first
 
 
-def test_set_goes_before_the_flag_and_the_flag_before_the_file(
-    ask: Any, server: Any, here: Path
-) -> None:
-    (here / "colligate.toml").write_text('[adapters]\nrouter = "router"\n')
-    done = ask()
-    assert done.returncode == 0, done.stderr
-    assert set(asked(server)) == {"router", "base"}
-    assert "router adapter: router (colligate.toml)" in done.stderr
-    done = ask("--router-adapter", "router-2")
-    assert set(asked(server)) == {"router-2", "base"}
-    assert "colligate.toml" not in done.stderr
-    ask("--router-adapter", "router-2", "--set", "router_adapter=router")
-    assert set(asked(server)) == {"router", "base"}
-    ask("--set", "router_adapter=none")
-    assert set(asked(server)) == {"base"}
-
-
 @pytest.mark.parametrize(
     ("more", "strategy", "status", "said"),
     [
-        (["--router-adapter", "rooter"], "rdr2", 1, "has no adapter rooter: its server has base, "),
-        (["--router-adapter", "router"], "direct", 2, "direct has no parameter 'router_adapter'"),
+        (["--set", "router_adapter=rooter"], "rdr2", 1, "no adapter rooter: its server has base, "),
+        (["--set", "router_adapter=x"], "direct", 2, "direct has no parameter 'router_adapter'"),
         (["--set", "reasoner_adapter=lost"], "dualrag", 1, "has no adapter lost"),
     ],
 )

@@ -147,7 +147,6 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER", "-o", "EMPTY/answer.pdf"], "answer.pdf"),
         (["Who?", "FOLDER", "-o", "EMPTY/answer"], "no answer is written as answer"),
         (["Who?", "FOLDER", "-o", "EMPTY/nowhere/answer.md"], "nowhere does not exist"),
-        (["FOLDER"], "a question comes before the paths"),
         (["Who?"], "is empty"),
     ],
 )

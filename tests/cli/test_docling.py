@@ -42,16 +42,6 @@ def test_option_and_variable_choose_it(with_docling: Any, report: Path) -> None:
     assert not by_docling("--pdf", "liteparse")
 
 
-def test_a_library_is_read_again_and_says_so(with_docling: Any, folder: Path, report: Path) -> None:
-    index = ("index", folder, "--embedder", "static")
-    assert "3 added" in with_docling.here(*index).stdout
-    assert "1 updated" in with_docling.here(*index, "--pdf", "docling").stdout
-    assert "3 unchanged" in with_docling.here(*index, "--pdf", "docling").stdout
-    assert "3 unchanged" in with_docling.here(*index).stdout
-    done = with_docling.here("sync", folder, "--pdf", "liteparse")
-    assert f"updated  {report}" in done.stdout
-
-
 @pytest.mark.parametrize("command", ["ask", "index", "sync", "refine", "tree"])
 def test_without_the_program_one_line_says_how(
     colligate: Any, folder: Path, report: Path, tmp_path: Path, command: str

@@ -87,9 +87,9 @@ def test_a_library_that_another_process_writes(colligate: Any, ask: Any, folder:
     assert ask(folder).returncode == 0
     other = sqlite3.connect(colligate.library / "catalogue.sqlite")
     other.execute("BEGIN IMMEDIATE")
-    assert ask("--wait", "0").returncode == 0
-    with mock.patch("colligate.library.schema._BUSY_SECONDS", 0.1):
-        done = colligate.here("library", "remove", folder, "--wait", "0")
+    assert ask().returncode == 0
+    with mock.patch("colligate.library.schema.WAIT_SECONDS", 0.1):
+        done = colligate.here("library", "remove", folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert "another process is writing it; try again" in done.stderr.splitlines()[-1]
     other.close()

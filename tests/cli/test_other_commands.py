@@ -1,7 +1,6 @@
 """Help, tree, strategies, models."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,23 +73,15 @@ def test_tree_shows_headings_and_how_sure_they_are(colligate: Any, folder: Path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "100% sure, from markup" in done.stdout
-    assert [line for line in lines if "Building" in line and "1 paragraph" in line]
+    assert [line for line in lines if "Building" in line]
     assert colligate.here("tree", folder / "none.md").returncode == 2
 
 
-def test_strategies(colligate: Any, openai_server: Any) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    rows = json.loads(colligate.here("strategies", "--json", *named).stdout)
-    runs = {row["name"]: row["runs"] for row in rows}
-    assert {name for name, ran in runs.items() if ran} >= {
-        "direct",
-        "full-context",
-        "retrieve-read",
-    }
+def test_strategies(colligate: Any) -> None:
+    rows = json.loads(colligate.here("strategies", "--json").stdout)
     assert all(row["description"] and "chat" in row["required"] for row in rows)
-    shown = colligate.here("strategies", *named).stdout
+    shown = colligate.here("strategies").stdout
     assert "retrieve-read" in shown
-    assert openai_server.requests == [], "listing asks no server"
     parameters = {
         row["name"]: {each["name"]: (each["type"], each["default"]) for each in row["parameters"]}
         for row in rows
@@ -99,15 +90,12 @@ def test_strategies(colligate: Any, openai_server: Any) -> None:
     assert parameters["longrefiner"]["budget"] == ("int", 2048)
 
 
-def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(
-    colligate: Any, openai_server: Any
-) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    shown = colligate.here("strategies", "rdr2", *named).stdout
+def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(colligate: Any) -> None:
+    shown = colligate.here("strategies", "rdr2").stdout
     lines = [line.split()[:4] for line in shown.splitlines()]
     assert ["parameter", "values", "default", "paper"] in lines
     assert ["mode", "dense|sparse|hybrid", "hybrid", "dense"] in lines
-    row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
+    row = json.loads(colligate.here("strategies", "rdr2", "--json").stdout)
     mode = next(each for each in row["parameters"] if each["name"] == "mode")
     assert (mode["default"], mode["paper"]) == ("hybrid", "dense")
 
@@ -130,26 +118,3 @@ def test_models_are_listed_and_pulled(colligate: Any, tmp_path: Path) -> None:
     done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot download" in done.stderr.splitlines()[-1]
-
-
-def test_models_verify_says_what_changed(colligate: Any, tmp_path: Path) -> None:
-    there = json.loads(colligate.here("models", "list", "--json").stdout)
-    paths = {row["name"]: Path(row["path"]) for row in there}
-    copy = tmp_path / "models" / "wordllama-256"
-    shutil.copytree(paths["wordllama-256"], copy)
-    libraries = tmp_path / "llama" / paths["llama.cpp"].name
-    shutil.copytree(paths["llama.cpp"], libraries)
-    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    done = colligate.here("models", "verify")
-    assert done.stdout == "wordllama-256: as pinned\nllama.cpp: as pinned\n"
-    assert done.returncode == 0
-    weights = max(copy.iterdir(), key=lambda file: file.stat().st_size)
-    library = next(libraries.glob("*ggml-base*"))
-    for name, changed in (("llama.cpp", library), ("wordllama-256", weights)):
-        with changed.open("r+b") as file:
-            file.write(b"!")
-        done = colligate.here("models", "verify", name)
-        assert done.returncode == 1
-        assert f"{name}: changed: {changed}; colligate models pull {name}" in done.stdout
-    done = colligate.here("models", "verify", "smollm2-135m")
-    assert (done.returncode, done.stdout) == (0, "smollm2-135m: not here\n")

@@ -1,4 +1,4 @@
-"""Models by role on the command line: flags, environment, `colligate.toml`, doctor, strategies."""
+"""Models by role on the command line: flags, environment, `colligate.toml`, doctor."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_flag_then_environment_then_file(
 
 def test_a_wrong_file_is_wrong_usage(colligate: Any, here: Path, file: Any) -> None:
     file(raeder="bundled")
-    for command in (["ask", "Who?"], ["strategies"], ["library", "list"], ["index", "."]):
+    for command in (["ask", "Who?"], ["library", "list"], ["index", "."]):
         done = colligate.here(*command)
         assert (done.returncode, done.stdout) == (2, "")
         [line] = done.stderr.splitlines()
@@ -68,42 +68,6 @@ def test_a_wrong_file_is_wrong_usage(colligate: Any, here: Path, file: Any) -> N
         done = colligate.here(*command, "--config", here / "none.toml")
         assert done.returncode == 2
         assert "none.toml: No such file" in done.stderr
-
-
-# strategies
-
-
-def _rows(colligate: Any, *arguments: str) -> dict[str, Any]:
-    done = colligate.here("strategies", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return {row["name"]: row for row in json.loads(done.stdout)}
-
-
-@pytest.mark.model
-def test_each_need_says_whose_model_meets_it(
-    colligate: Any, openai_server: Any, able: None
-) -> None:
-    url = openai_server.url
-    rows = _rows(colligate, "--model", f"openai:m@{url}", "--scorer", "gguf:smollm2-135m")
-    assert rows["scoring"]["needs"] == [
-        {"capability": "chat", "required": True, "met": True, "role": "reader",
-         "model": f"openai:m@{url}"},
-        {"capability": "likelihood", "required": True, "met": True, "role": "scorer",
-         "model": "gguf:smollm2-135m"},
-        {"capability": "labels", "required": False, "met": True, "role": "scorer",
-         "model": "gguf:smollm2-135m"},
-        {"capability": "attention", "required": False, "met": True, "role": "scorer",
-         "model": "gguf:smollm2-135m"},
-    ]  # fmt: skip
-    assert (rows["scoring"]["runs"], rows["scoring"]["why_not"]) == (True, "")
-    shown = colligate.here(
-        "strategies", "--model", f"openai:m@{url}", "--scorer", "gguf:smollm2-135m"
-    )
-    [line] = [line for line in shown.stdout.splitlines() if line.startswith("scoring")]
-    assert "chat: reader, likelihood: scorer, (labels: scorer), (attention: scorer)" in line
-    assert line.endswith("yes")
-    assert "scorer: gguf:smollm2-135m (--scorer)" in shown.stderr
-    assert openai_server.requests == []
 
 
 _SCORING = """
@@ -137,14 +101,11 @@ def able(tmp_path: Path) -> Iterator[None]:
 
 
 def test_tables_fit_eighty_columns(colligate: Any, openai_server: Any) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}"]
-    status, screen = colligate.in_terminal("strategies", *named, width=80)
+    status, screen = colligate.in_terminal("strategies", width=80)
     assert status == 0
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
-    notes = ("reader:", "only its server knows")
-    lines = [line for line in plain.splitlines() if not line.startswith(notes)]
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).splitlines()
     assert max(map(len, lines)) <= 80
-    assert next(line for line in lines if line.startswith("retrieve-read")).split()[-1] == "yes"
+    named = ["--model", f"openai:m@{openai_server.url}"]
     _, screen = colligate.in_terminal("doctor", *named, "--embedder", "static", width=80)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).splitlines()
     assert max(map(len, lines)) <= 80
@@ -211,23 +172,19 @@ def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> N
     status, checks = _doctor(colligate)
     assert (status, checks["model"]["ok"]) == (1, False)
     assert "OPENAI_MODEL" in checks["model"]["hint"]
-    assert _rows(colligate)["direct"]["runs"] is False
-    assert "reader: unknown (OPENAI_BASE_URL)" in colligate.here("strategies").stderr
 
 
 def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     colligate: Any, openai_server: Any, file: Any, here: Path
 ) -> None:
-    del colligate.environment["COLLIGATE_RERANKER"]
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
-    written = file(reader=f"openai:m@{openai_server.url}", reranker="minilml")
+    written = file(reader=f"openai:m@{openai_server.url}")
     status, checks = _doctor(colligate)
     assert "no key is sent to addresses that only it names" in checks["settings"]["found"]
     assert checks["model"]["found"].endswith("(colligate.toml)")
-    assert (status, checks["reranker"]["ok"]) == (1, False)
-    assert "no reranker 'minilml'" in checks["reranker"]["found"]
-    status, checks = _doctor(colligate, "--config", written, "--reranker", "none")
+    assert status == 0
+    status, checks = _doctor(colligate, "--config", written)
     assert status == 0
     assert checks["settings"]["found"] == f"{written}, trusted"
     written.write_text("[models]\nreader = 3\n")

@@ -357,7 +357,8 @@ async def test_removing_all_at_once_leaves_no_passage(open_library, folder):
 
 
 @EVERYWHERE
-async def test_others_ask_while_one_adds(open_library, folder, write, engine):
+async def test_others_ask_while_one_adds(open_library, folder, write, engine, monkeypatch):
+    monkeypatch.setattr("colligate.library.schema.WAIT_SECONDS", 0.1)
     embedder = Interrupted()
     async with open_library(embedder=embedder) as writer, open_library() as other:
         await writer.add(folder)
@@ -427,7 +428,7 @@ async def test_a_lock_that_cannot_be_taken_stops_no_question(library, folder):
 
 @pytest.mark.parametrize("engine", ["lance"])
 async def test_another_writer_is_waited_for(open_library, folder):
-    async with open_library(wait=60) as library:
+    async with open_library() as library:
         library.path.mkdir()
         other = FileLock(library.path / LOCK_FILE)
         other.acquire()

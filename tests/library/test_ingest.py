@@ -502,7 +502,7 @@ async def test_a_disk_that_is_full_while_vectors_are_written_is_reported(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
-        with pytest.raises(LibraryError, match=r"cannot write the vectors .* its disk is full"):
+        with pytest.raises(LibraryError, match=r"cannot write the vectors .* No space left"):
             await library.add(folder)
     assert (await library.add(folder)).passages > 0
     assert await library.verify() == []

@@ -42,7 +42,7 @@ async def read(library, number):
 
 async def main():
     kind, number = sys.argv[1].split("-")
-    async with AsyncLibrary(sys.argv[2], embedder=WordEmbedder(), wait=60) as library:
+    async with AsyncLibrary(sys.argv[2], embedder=WordEmbedder()) as library:
         await library.documents()
         print("ready", flush=True)
         sys.stdin.readline()
@@ -115,7 +115,7 @@ async def test_two_that_begin_with_other_embedders_do_not_mix_them(open_library,
 
 
 async def test_a_writer_waits_for_another_and_says_what_it_waits_for(full, folder, monkeypatch):
-    monkeypatch.setattr("colligate.library.schema._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("colligate.library.schema.WAIT_SECONDS", 0.1)
     other = sqlite3.connect(full.path / "catalogue.sqlite", check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     (info, *_) = await full.documents()
@@ -124,14 +124,15 @@ async def test_a_writer_waits_for_another_and_says_what_it_waits_for(full, folde
         await full.remove([info.id])
     assert "\n" not in str(raised.value)
     await full.close()
-    async with AsyncLibrary(full.path, embedder=WordEmbedder(), wait=60) as patient:
+    monkeypatch.setattr("colligate.library.schema.WAIT_SECONDS", 30.0)
+    async with AsyncLibrary(full.path, embedder=WordEmbedder()) as patient:
         threading.Timer(0.2, other.rollback).start()
         assert await patient.remove([info.id]) == [info.id]
     other.close()
 
 
 async def test_removal_says_that_a_reader_keeps_the_log(full, monkeypatch):
-    monkeypatch.setattr("colligate.library.schema._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("colligate.library.schema.WAIT_SECONDS", 0.1)
     reader = sqlite3.connect(full.path / "catalogue.sqlite")
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM meta").fetchall()

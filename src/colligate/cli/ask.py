@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, NOT_FOUND, command
 from colligate.cli.display import note, print_json, warn
-from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.cli.progress import Watcher
@@ -59,7 +57,6 @@ class AskOptions(options.ReadOptions):
     where: options.Where = None
     chunker: options.Chunker = None
     judge: options.Judge = None
-    router_adapter: options.RouterAdapter = None
 
 
 @command(app)
@@ -86,10 +83,10 @@ async def ask_command(
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
-    from colligate.cli.progress import watch_run
+    from colligate.cli.progress import require_text, watch_run
     from colligate.export import choose_format
 
-    _require_question(question, paths or [])
+    require_text(question)
     for file in output or []:
         choose_format(file)
     require_strategy(asked, run)
@@ -105,23 +102,12 @@ async def ask_command(
     return status
 
 
-def _require_question(question: str, paths: Sequence[str]) -> None:
-    from colligate.cli.progress import require_text
-
-    require_text(question)
-    with suppress(OSError):  # too long for a name
-        if not paths and Path(question).exists():
-            what, hint = f"no question about {question}", f'colligate ask "QUESTION" {question}'
-            raise UsageError(what, "a question comes before the paths", hint)
-
-
 def require_strategy(asked: AskOptions, run: options.RunOptions) -> None:
     """Refuse a wrong strategy or parameter before a model is opened or a trace is begun."""
     from colligate.core.parameters import set_parameters
     from colligate.core.strategy import load_strategy
 
-    limits = run.limits(router_adapter=asked.router_adapter, effort=asked.effort)
-    set_parameters(load_strategy(asked.strategy), limits["parameters"])
+    set_parameters(load_strategy(asked.strategy), run.limits(asked.effort)["parameters"])
 
 
 def make_ask(
@@ -144,7 +130,7 @@ def make_ask(
         on_event=watcher.see,
         consent=consent,
         live=watcher.live,
-        **run.limits(router_adapter=asked.router_adapter, effort=asked.effort),
+        **run.limits(asked.effort),
     )
 
 

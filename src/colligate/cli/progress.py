@@ -115,7 +115,6 @@ class Watcher:
         self._file = file
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._warned: set[str] = set()
         self._noted: set[str] = set()
         self._shown: dict[str, float] = {}
 
@@ -129,9 +128,7 @@ class Watcher:
                     self._file.write(f"{line}\n")
             except OSError as error:
                 raise ColligateError(*_explain(error, Path(self._file.name))) from error
-        if isinstance(event, Noted) and event.warning:
-            self._warned.add(event.text)
-        elif isinstance(event, Noted):
+        if isinstance(event, Noted):
             if event.text in self._noted:
                 return
             self._noted.add(event.text)
@@ -180,7 +177,7 @@ class Watcher:
     def warn_rest(self, warnings: Collection[str]) -> None:
         """Show the warnings that no event has shown."""
         for warning in warnings:
-            if warning not in self._warned:
+            if warning not in self._noted:
                 warn(warning)
 
 

@@ -70,15 +70,6 @@ class ListenOptions:
             metavar="ORIGIN",
         ),
     ] = None
-    allow_model: Annotated[
-        list[str] | None,
-        options.option(
-            "A model that clients may name in a strategy's parameters; may be repeated. The "
-            "server loads no other model that a client names.",
-            _SERVER,
-            metavar="NAME",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -86,17 +77,10 @@ class LimitOptions:
     """How much work the server accepts."""
 
     runs: Annotated[int, _limit("The most questions answered at once; others wait.", "RUNS")] = 4
-    waiting: Annotated[
-        int, _limit("The most questions that wait; more are refused.", "WAITING", min=0)
-    ] = 64
     max_upload: Annotated[
         int,
         _limit("The largest total size of the files in one request.", "MAX_UPLOAD", metavar="MIB"),
     ] = 512
-    max_files: Annotated[int, _limit("The most files in one request.", "MAX_FILES")] = 200
-    max_question: Annotated[
-        int, _limit("The longest question.", "MAX_QUESTION", metavar="CHARACTERS")
-    ] = 8000
     grace: Annotated[
         float,
         _limit(
@@ -120,7 +104,7 @@ async def serve_command(
 ) -> int:
     """Serve a library over HTTP: a page to ask in, and an API.
 
-    The page /api/docs describes the API. Models are opened before the first connection is
+    Models are opened before the first connection is
     accepted. An interrupt stops the server once the questions under way have their answers.
     """
     from colligate.cli.progress import watch_run
@@ -147,12 +131,8 @@ async def serve_command(
         token=None if token is None else check_token(token),
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
-        allow_models=tuple(listen_at.allow_model or ()),
         upload_bytes=limits.max_upload * _MEBIBYTE,
-        upload_files=limits.max_files,
-        question_characters=limits.max_question,
         runs=limits.runs,
-        waiting=limits.waiting,
         grace=limits.grace,
     )
     with ExitStack() as display:

@@ -38,13 +38,9 @@ def token_make_command(
             "Options",
         ),
     ] = None,
-    per_minute: Annotated[
-        int | None,
-        options.option("The most requests in a minute. Default: no limit.", "Options", min=1),
-    ] = None,
 ) -> int:
     """Make a token and print it. It is shown only now: the file holds its digest."""
-    token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK], per_minute)
+    token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK])
     note(f"{name} sends it as: Authorization: Bearer TOKEN")
     print_result(token)
     return ANSWERED
@@ -57,16 +53,8 @@ def token_list_command(*, tokens: Tokens, as_json: options.AsJson = False) -> in
     if as_json:
         print_json([each.model_dump(mode="json", exclude={"sha256"}) for each in found])
         return ANSWERED
-    rows = [
-        (
-            each.name,
-            ", ".join(each.rights),
-            "" if each.per_minute is None else f"{each.per_minute:,}",
-            each.made.isoformat(),
-        )
-        for each in found
-    ]
-    print_result(make_table(["name", "rights", "a minute", "made"], rows))
+    rows = [(each.name, ", ".join(each.rights), each.made.isoformat()) for each in found]
+    print_result(make_table(["name", "rights", "made"], rows))
     return ANSWERED
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,16 +15,9 @@ from colligate.errors import UsageError
 if TYPE_CHECKING:
     from rich.tree import Tree as Drawing
 
-    from colligate.documents import Document, Node
+    from colligate.documents import Document
 
 app = typer.Typer(add_completion=False)
-
-_BLOCKS = {
-    "paragraph": "paragraph",
-    "list_item": "list item",
-    "table": "table",
-    "code": "code block",
-}
 
 
 @command(app)
@@ -36,7 +28,7 @@ def tree_command(
     pdf: options.Pdf = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show the structure of a file: headings, pages, blocks, and how sure it is."""
+    """Show the structure of a file: its headings and pages, and how sure it is."""
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
     from colligate.documents.reading.pdf.docling import require_reader
@@ -68,7 +60,7 @@ def tree_command(
 
 
 def draw_document(document: Document) -> Drawing:
-    """Return a drawing of a document's headings with the number of blocks in each."""
+    """Return a drawing of a document's headings."""
     from rich.text import Text
     from rich.tree import Tree as Drawing
 
@@ -91,26 +83,9 @@ def draw_document(document: Document) -> Drawing:
     for section in tree.sections:
         title = to_one_line(section.title) or "(before the first heading)"
         page = page_number(document, section)
-        place = "" if page is None else f"page {page}, "
+        place = "" if page is None else f"  page {page}"
         parent = section.parent
         while parent not in drawn:
             parent = tree.nodes[parent or 0].parent
-        about = f"  {place}{_describe_section(document, section)}"
-        drawn[section.id] = drawn[parent].add(Text.assemble(title, (about, "dim")))
-    if not tree.sections:
-        drawn[tree.root.id].add(Text(_describe_section(document, tree.root)))
+        drawn[section.id] = drawn[parent].add(Text.assemble(title, (place, "dim")))
     return drawn[tree.root.id]
-
-
-def _describe_section(document: Document, section: Node) -> str:
-    """Return how many blocks a section has of its own, with list items within list items."""
-    from colligate.core.events import pluralize
-
-    counts: Counter[str] = Counter()
-    waiting = [n for n in document.tree.children(section) if n.kind.value in _BLOCKS]
-    while waiting:
-        node = waiting.pop()
-        counts[node.kind.value] += 1
-        waiting += document.tree.children(node)
-    found = [pluralize(counts[kind], name) for kind, name in _BLOCKS.items() if counts[kind]]
-    return ", ".join(found) or "no text of its own"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Protocol
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import list_parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy, closest
 from colligate.models import Capability, Role
@@ -102,9 +100,8 @@ def check_needs(
 class Strategy(Protocol):
     """A paper's algorithm: a frozen dataclass whose fields are the paper's parameters.
 
-    It may declare more: a field `STEP_adapter` for each step that takes a
-    LoRA adapter, which `[adapters]` of colligate.toml can name; a field `gold` that the bench
-    fills with a question's gold documents.
+    It may declare more: a field `STEP_adapter` for each step that takes a LoRA adapter; a field
+    `gold` that the bench fills with a question's gold documents.
     """
 
     name: ClassVar[str]
@@ -112,19 +109,6 @@ class Strategy(Protocol):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer one question. Hold no state between calls."""
-
-
-def list_adapter_steps() -> tuple[str, ...]:
-    """Return the steps of all registered strategies that take a LoRA adapter.
-
-    They are the parameters named `STEP_adapter`. Strategies that cannot be imported are left out.
-    """
-    steps: dict[str, None] = {}
-    for entry in list_strategies().values():
-        with suppress(ImportError):
-            names = [each.name for each in list_parameters(entry.load())]
-            steps |= {n.removesuffix("_adapter"): None for n in names if n.endswith("_adapter")}
-    return tuple(steps)
 
 
 def list_strategies() -> dict[str, EntryPoint]:

@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
@@ -26,7 +25,7 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
 from colligate.documents.reading import Limits, Reading
-from colligate.documents.reading.formats import PDF, installed_readers, known_format
+from colligate.documents.reading.formats import installed_readers
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
 from colligate.documents.reading.pdf.ocr import NO_TEXT, find_language_data
 from colligate.documents.reading.source import os_error
@@ -72,8 +71,7 @@ class ReadOptions(TypedDict, total=False):
     as those that it has. `reader` is the function that reads a file, as `module:function`; it runs
     in other processes. `follow_links` follows symbolic links that lead out of the folders to add.
     `ocr` reads scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu"). `pdf` is
-    what reads PDFs: "liteparse", or the program "docling"; what the other one read is read again.
-    By default new and changed files are read by liteparse.
+    what reads new and changed PDFs: "liteparse" (the default), or the program "docling".
     """
 
     chunker: str | None
@@ -96,9 +94,8 @@ class Ingested:
 
     `document_ids` are the documents of all files that could be read, new or not, in the order of
     the files: the ids for `view`. `kept` are missing files whose documents were kept, `problems`
-    paths without any file, `failed` files that cannot be read, of which `failed_before` were known
-    to fail. `passages` counts those embedded. `addresses` are the web addresses of files that were
-    fetched.
+    paths without any file, `failed` files that cannot be read. `passages` counts those embedded.
+    `addresses` are the web addresses of files that were fetched.
     """
 
     added: list[Path] = field(default_factory=list)
@@ -107,7 +104,6 @@ class Ingested:
     removed: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
     failed: list[tuple[Path, ColligateError]] = field(default_factory=list)
-    failed_before: set[Path] = field(default_factory=set)
     problems: list[ColligateError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
@@ -269,17 +265,7 @@ class Ingestion:
     def _is_outdated(self, known: FileRecord) -> bool:
         if known.failure:
             return bool(known.failure[0] != self._readers)
-        if self._limits.ocr and any(NO_TEXT in warning for warning in known.warnings):
-            return True
-        if not self._limits.pdf or known_format(known.path) is not PDF:
-            return False
-        by_docling = self._by_docling.issuperset(self._catalogue.documents_of(known.path))
-        return by_docling != (self._limits.pdf == DOCLING)
-
-    @cached_property
-    def _by_docling(self) -> set[str]:
-        infos = self._catalogue.infos()
-        return {info.id for info in infos if info.metadata.get("pdf") == DOCLING}
+        return bool(self._limits.ocr) and any(NO_TEXT in warning for warning in known.warnings)
 
     def _skip(self, job: _Job, result: Ingested) -> None:
         """Report an unchanged file."""
@@ -291,7 +277,6 @@ class Ingestion:
         _, kind, why, hint = job.known.failure
         error = getattr(errors, kind)(_cannot_read(job.path), why, hint)
         result.failed.append((job.path, error))
-        result.failed_before.add(job.path)
 
     def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256

@@ -48,11 +48,9 @@ from colligate.library.store import (
     resolve_default_path,
 )
 from colligate.library.web import (
-    find_fetched,
     folder_of,
     is_address,
     list_addresses,
-    parse_address,
 )
 from colligate.models import Embedder
 from colligate.plugins import load_plugin, plugins
@@ -78,7 +76,6 @@ class AsyncLibrary(View):
         embedder: a model or its name; the library remembers which one made its vectors. By
             default it is that one; a new library takes `minilm`, or `e5` (where it can be had) if a
             fifth of the first documents are in other languages than English.
-        wait: seconds to wait while another process writes, 10 at least.
         engine: what a new library keeps its documents in: "sqlite" (the default) or "lance" (Lance
             tables, which have versions; extra `scale`; always in a bucket). A library that exists
             keeps its own.
@@ -93,7 +90,6 @@ class AsyncLibrary(View):
         path: Path | str | None = None,
         *,
         embedder: Embedder | str | None = None,
-        wait: float = 0.0,
         engine: str | None = None,
         **reading: Unpack[ReadOptions],
     ) -> None:
@@ -104,7 +100,7 @@ class AsyncLibrary(View):
             raise TypeError(f"AsyncLibrary has no option {', '.join(sorted(unknown))}")
         if chunker := reading.get("chunker"):
             parse_chunker(chunker)
-        self._store = open_store(place, wait, engine)
+        self._store = open_store(place, engine)
         self.path = self._store.path
         self._reading = reading
         self._embedder = LibraryEmbedder(embedder)
@@ -244,21 +240,6 @@ class AsyncLibrary(View):
         catalogue = await self._store.open_catalogue()
         paths = await in_thread(list_named, catalogue, resolve_path(self.path))
         return [*map(str, paths), *await in_thread(list_addresses, self.path)]
-
-    async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
-        """Return the ids of the documents of these files and folders that can be searched now."""
-        catalogue = await self._store.open_catalogue()
-        found = await self._list_files([path for path in paths if not is_address(path)])
-        addresses = [parse_address(path) for path in paths if is_address(path)]
-
-        def find() -> list[str]:
-            fetched = [find_fetched(self.path, address) for address in addresses]
-            ids = list_document_ids(catalogue, [*found.files, *filter(None, fetched)])
-            numbers = catalogue.numbers(ids)
-            indexed = set(catalogue.in_state(DocumentState.INDEXED))
-            return [id_ for id_ in ids if numbers.get(id_) in indexed]
-
-        return await in_thread(find)
 
     async def _list_files(self, paths: Sequence[Path | str]) -> FoundFiles:
         links, ocr = self._reading.get("follow_links", False), self._reading.get("ocr")

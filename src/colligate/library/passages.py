@@ -7,7 +7,6 @@ was killed has left in the file is replaced or zeroed by the next one.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from colligate.errors import EmbedderMismatch, LibraryDamaged, LibraryError
 from colligate.library.bm25 import Terms
 from colligate.library.protocols import IndexEntry, Scope, ScoredPassage
-from colligate.library.schema import Database, DocumentState, disk_full
+from colligate.library.schema import Database, DocumentState
 from colligate.private import make_private_file
 
 Integers = NDArray[np.integer[Any]]
@@ -379,7 +378,5 @@ class VectorFile(Vectors):
                 os.fsync(file.fileno())
         except OSError as error:
             what = f"cannot write the vectors of the library in {self._file}"
-            if error.errno == errno.ENOSPC:
-                raise disk_full(what) from error
             hint = "name a folder with space that you can write with --library"
             raise LibraryError(what, error.strerror or str(error), hint) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 _APPLICATION = 0x434F4C4C  # "COLL"
-_BUSY_SECONDS = 10
+WAIT_SECONDS = 30.0  # for another process that writes
 MEMORY = ":memory:"
 _LISTED = 500  # values in one SQL list
 _MAPPED = 1 << 30  # bytes of the file: reading them needs no call of the system
@@ -97,14 +96,13 @@ PRAGMA user_version = {SCHEMA_VERSION};
 class Database:
     """A library's SQLite file. Calls block and may come from any thread.
 
-    Any number of processes read it while one writes; another that writes waits up to `wait`
-    seconds. Any call raises a `LibraryError` if the file is damaged, the disk full or the version
-    another.
+    Any number of processes read it while one writes; another that writes waits. Any call raises a
+    `LibraryError` if the file is damaged, the disk full or the version another.
     """
 
-    def __init__(self, file: Path, wait: float = 0.0) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._connection, writable = _open(file, max(wait, _BUSY_SECONDS))
+        self._connection, writable = _open(file)
         self.read_only = not writable
         # It stands for a library that does not exist yet.
         self.in_memory = str(file) == MEMORY
@@ -159,14 +157,14 @@ class Database:
             self._connection.close()
 
 
-def _open(file: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
+def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
     """Open a database, or make a new one; return it and whether it can be written."""
     with translate_errors(file):
         try:
             if str(file) != MEMORY:
                 with suppress(OSError):  # SQLite says what is wrong
                     make_private_file(file)
-            return _connect(file, file, wait, writable=True), True
+            return _connect(file, file, writable=True), True
         except sqlite3.OperationalError as error:
             if not (file.exists() and _is_forbidden(error)):
                 raise
@@ -179,12 +177,12 @@ def _open(file: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
             )
         # Nobody writes it: SQLite needs no log and no lock, which it would have to write.
         uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
-        return _connect(file, uri, wait, writable=False), False
+        return _connect(file, uri, writable=False), False
 
 
-def _connect(file: Path, target: Path | str, wait: float, *, writable: bool) -> sqlite3.Connection:
+def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, wait, isolation_level=None, check_same_thread=False, uri=not writable
+        target, WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=not writable
     )
     try:
         if writable:
@@ -244,33 +242,12 @@ def translate_errors(file: Path) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             why = "another process is writing it"
             raise LibraryLocked(f"cannot write the catalogue {file}", why, "try again") from error
-        if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and is_full(file)):
-            raise disk_full(f"cannot write the catalogue {file}") from error
-        if _is_forbidden(error):
+        if _is_forbidden(error) or name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
             hint = "name a folder with space that you can write with --library"
             raise LibraryError(f"cannot write the catalogue {file}", str(error), hint) from error
         raise _damaged(file, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise _damaged(file, str(error)) from error
-
-
-_NO_SPACE = 1 << 20  # bytes
-
-
-def is_full(path: Path) -> bool:
-    """Report whether the disk of a file or folder, or the nearest one above it, has no space."""
-    try:
-        while not path.exists():
-            path = path.parent
-        return shutil.disk_usage(path).free < _NO_SPACE
-    except OSError:
-        return False
-
-
-def disk_full(what: str) -> LibraryError:
-    """Return the error for a disk that has no space left."""
-    hint = "free some space, or name a library elsewhere with --library"
-    return LibraryError(what, "its disk is full", hint)
 
 
 def _is_forbidden(error: sqlite3.OperationalError) -> bool:

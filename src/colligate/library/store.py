@@ -11,7 +11,6 @@ web/               files fetched from web addresses
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import re
@@ -28,7 +27,7 @@ from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.passages import PassageIndex, VectorFile, list_vectors, name_vectors
 from colligate.library.protocols import PassageStore
-from colligate.library.schema import MEMORY, Database, DocumentState, disk_full
+from colligate.library.schema import MEMORY, Database, DocumentState
 from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
@@ -71,16 +70,14 @@ ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 class LibraryStore:
     """The parts of a library on disk, each opened when it is first needed.
 
-    Other processes may read and write it meanwhile; a change waits up to `wait` seconds for one
-    that is being written.
+    Other processes may read and write it meanwhile; a change waits for one that is being written.
     """
 
     catalogue_name = "catalogue.sqlite"
 
-    def __init__(self, path: Path, wait: float) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.uri = str(path)
-        self._wait = wait
         # It ends with the process, even if that is killed.
         self._lock = FileLock(path / LOCK_FILE, mode=0o600, thread_local=False)
         self._catalogue: Catalogue | None = None
@@ -216,8 +213,6 @@ class LibraryStore:
         except Timeout:
             return False
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise disk_full(what) from error
             hint = "name a folder you can write with --library"
             raise LibraryError(what, error.strerror or str(error), hint) from error
         return True
@@ -255,7 +250,7 @@ class LibraryStore:
     def _open_catalogue(self, *, make: bool) -> Catalogue | None:
         """Open the catalogue; None if there is none and none is to be made."""
         file = self.path / self.catalogue_name
-        return Catalogue(Database(file, self._wait)) if make or file.exists() else None
+        return Catalogue(Database(file)) if make or file.exists() else None
 
     def _load_index(self, catalogue: Catalogue, dimension: int | None) -> PassageStore | None:
         files, searchable = list_vectors(self.path), catalogue.is_searchable()
@@ -284,7 +279,7 @@ class LibraryStore:
                 file.unlink(missing_ok=True)
 
 
-def open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
+def open_store(given: Path | str, engine: str | None) -> LibraryStore:
     """Return the store of a folder or bucket, by the engine that it was made with."""
     uri = find_bucket(given)
     if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
@@ -305,9 +300,9 @@ def open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySto
         raise UsageError(f"cannot open {uri or path} with {engine}", why, "name another --library")
     chosen = made or engine
     if chosen in plugins("stores"):
-        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
+        store: LibraryStore = load_plugin("stores", chosen, type)(path, uri)
         return store
-    return LibraryStore(path, wait)
+    return LibraryStore(path)
 
 
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.

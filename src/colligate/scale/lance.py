@@ -31,6 +31,7 @@ from colligate.errors import (
     LibraryLocked,
     UsageError,
 )
+from colligate.library import schema
 from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import PassageStore
 from colligate.library.search import SearchStore
@@ -55,8 +56,8 @@ class LanceStore(LibraryStore):
 
     catalogue_name = CATALOGUE
 
-    def __init__(self, path: Path, wait: float, uri: str = "") -> None:
-        super().__init__(path, wait)
+    def __init__(self, path: Path, uri: str = "") -> None:
+        super().__init__(path)
         self.uri = uri or str(path)
         self._in_bucket = bool(uri)
         self._is_checked = self._is_erasing = False
@@ -182,11 +183,11 @@ class LanceStore(LibraryStore):
                 self._is_checked = True
         elif not self._lock.is_locked:
             await in_thread(self._check_folder)
-            deadline = time.monotonic() + self._wait
+            deadline = time.monotonic() + schema.WAIT_SECONDS
             while not await in_thread(self._try_lock):
                 if time.monotonic() >= deadline:
                     why = "another process is writing it"
-                    hint = "stop it, wait for it with --wait SECONDS, or name another --library"
+                    hint = "stop it, wait for it, or name another --library"
                     raise LibraryLocked(f"cannot open the library {self.path}", why, hint)
                 await asyncio.sleep(_POLL)
 

@@ -13,11 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
-from pathlib import Path
 from typing import Any, TypeVar
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, MissingExtra
-from colligate.library.schema import disk_full, is_full
 
 # Lance would write lines of its own when a commit meets another writer's and is made again.
 os.environ.setdefault("LANCE_LOG", "error")
@@ -130,8 +128,6 @@ class TablesPlace:
                 raise LibraryLocked(
                     f"cannot write the library {self.uri}", why, "try again"
                 ) from error
-            if "://" not in self.uri and is_full(Path(self.uri)):
-                raise disk_full(f"cannot write the library {self.uri}") from error
             # Lance adds the places in its own source to what it says.
             why = re.split(r", /\S+\.rs:\d+|\n|: <\?xml", str(error))[0]
             hint = "check that the place can be reached, then run `colligate library verify`"

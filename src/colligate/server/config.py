@@ -21,8 +21,7 @@ class ServerConfig:
 
     Every client must send the `token`, which allows everything, or one of those in the file
     `tokens`; with neither, anyone who reaches the port may ask. Web pages of `allow_origins` may
-    ask. Questions may name only `allow_models` in a strategy's parameters, since the server loads
-    any model named there.
+    ask.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
@@ -40,7 +39,6 @@ class ServerConfig:
     token: str | None = None
     tokens: Path | None = None
     allow_origins: tuple[str, ...] = ()
-    allow_models: tuple[str, ...] = ()
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
     uploads: int = 8

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 from pydantic import Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Located, Noted, Trace
-from colligate.core.parameters import format_setting, list_parameters
+from colligate.core.events import Event, Located, Noted
+from colligate.core.parameters import format_setting, list_parameters, set_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import UsageError
@@ -37,10 +37,6 @@ from colligate.server.shapes import AskRequest
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.server.work import Work, WorkState, finish
-from colligate.session import configure
-from colligate.settings import Settings
-
-_SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
 
 class Runs:
@@ -69,8 +65,7 @@ class Runs:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
-        settings = self._libraries.engine(library).named
-        strategy = _make_strategy(request, self._config, settings)
+        strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
@@ -121,13 +116,8 @@ class Runs:
     def _unfinished(self) -> list[RecordedRun]:
         return [run for run in self._runs.values() if not run.ended]
 
-    async def follow(
-        self, run: RecordedRun, after: int = 0, *, prompts: bool = False
-    ) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield a run's events as JSON, with their numbers, from the one after `after`.
-
-        Without `prompts` the messages that models were sent are left out.
-        """
+    async def follow(self, run: RecordedRun, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield a run's events as JSON, with their numbers, from the one after `after`."""
         at = number = 0
         while True:
             ended, changed = run.ended, run.changed
@@ -139,7 +129,7 @@ class Runs:
             for line in lines:
                 number += 1
                 if number > after:
-                    yield number, line if prompts else _without_prompt(line)
+                    yield number, line
             if lines:
                 continue
             if ended:
@@ -184,7 +174,6 @@ class Runs:
     async def _execute(self, run: RecordedRun, request: AskRequest, strategy: Strategy) -> None:
         began = None
         state: WorkState
-        in_advance = allow if request.yes else refuse
         try:
             async with self._places:
                 run.state = "running"
@@ -198,7 +187,7 @@ class Runs:
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     on_event=run.record,
-                    consent=run.ask_consent if request.yes == "ask" else in_advance,
+                    consent=allow if request.yes else refuse,
                     history=[turn.to_turn() for turn in request.history],
                     live=request.stream,
                 )
@@ -260,18 +249,10 @@ class Runs:
                 run.kept_outcome = None
 
 
-def _without_prompt(line: bytes) -> bytes:
-    if not line.startswith(b'{"event": "asked"'):
-        return line
-    event = json.loads(line)
-    del event["messages"]
-    return encode_json(event)
+def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
+    """Check a question and return its strategy with the parameters.
 
-
-def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings) -> Strategy:
-    """Check a question and return its strategy with the parameters, and adapters of the settings.
-
-    A parameter may name a model only if the server allows that model.
+    A parameter may not name a model: the server would load any model named there.
     """
     if not request.question.strip():
         raise UsageError("the question is empty", hint="write a question")
@@ -285,14 +266,11 @@ def _make_strategy(request: AskRequest, config: ServerConfig, settings: Settings
         text = format_setting(value)
         if not re.fullmatch(r"\w+", name):
             raise UsageError(f"{request.strategy} has no parameter {name!r}")
-        if name in models and text not in ("none", *config.allow_models):
-            raise UsageError(
-                f"{name} of {request.strategy} cannot be set here",
-                "a server loads no model that a question names",
-                "start it with --allow-model NAME",
-            )
+        if name in models and text != "none":
+            what = f"{name} of {request.strategy} cannot be set here"
+            raise UsageError(what, "a server loads no model that a question names")
         texts.append(f"{name}={text}")
-    return configure(kind, settings, texts, Trace(keep=False))
+    return set_parameters(kind, texts)
 
 
 # One run: its state, its events, its outcome.
@@ -320,7 +298,6 @@ class RecordedRun(Work):
     removed: frozenset[str] = Field(default=frozenset(), exclude=True)
     place: int = Field(default=0, exclude=True)
     kept_outcome: dict[str, Any] | None = Field(default=None, exclude=True)
-    _consent: asyncio.Future[bool] | None = None
     _file: BinaryIO | None = None
     _left: int = 0
     _began: float = 0.0
@@ -352,8 +329,9 @@ class RecordedRun(Work):
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def record(self, event: Event) -> None:
-        """Record an event of the engine. May be called from any thread."""
+        """Record an event of the engine, without prompts. May be called from any thread."""
         plain = event.to_json()
+        plain.pop("messages", None)
         if isinstance(event, Located):  # no folder of the server is shown
             for passage in plain["passages"]:
                 passage |= {"source": hide_folders(passage["source"]), "folder": ""}
@@ -401,21 +379,6 @@ class RecordedRun(Work):
             raise RunFailed(outcome.get("problem", problem(404, "the run was forgotten")))
         answer: dict[str, Any] = outcome["answer"]
         return answer
-
-    async def ask_consent(self, estimate: str) -> bool:
-        """Ask whoever follows it whether costly work may begin; no decision in time means no."""
-        self._consent = asyncio.get_running_loop().create_future()
-        line = f"{estimate}: waiting for consent"
-        self.write({"event": "consent", "line": line, "estimate": estimate})
-        await asyncio.wait([self._consent], timeout=_SECONDS_TO_CONSENT)
-        return not self._consent.cancel() and self._consent.result()
-
-    def decide(self, yes: bool) -> bool:
-        """Take the decision on what it asks consent for; return whether it was waiting for one."""
-        if self._consent is None or self._consent.done() or self.ended:
-            return False
-        self._consent.set_result(yes)
-        return True
 
     # Its files. These methods block, but only for a moment.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -95,11 +95,8 @@ class AskRequest(BaseModel):
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[
-        bool | Literal["ask"],
-        Field(
-            description="Allow work that takes many calls, as an agent for each document. With"
-            ' "ask" an event `consent` says what it takes, and POST /api/runs/ID/consent decides.'
-        ),
+        bool,
+        Field(description="Allow work that takes many calls, as an agent for each document."),
     ] = False
     history: History = []
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
@@ -110,13 +107,6 @@ class AskRequest(BaseModel):
         if any(turn.answer and not turn.cited for turn in self.history):
             return None
         return sorted({place.document for turn in self.history for place in turn.cited})
-
-
-class Decision(BaseModel):
-    """Whether work that takes many calls may begin."""
-
-    model_config = ConfigDict(extra="forbid")
-    yes: bool
 
 
 class AnswerShape(TypedDict):
@@ -166,12 +156,6 @@ class PageShape(TypedDict):
     number: int
     start: int
     end: int
-
-
-class PageText(PageShape):
-    """A page with its text."""
-
-    text: str
 
 
 class DocumentText(TypedDict):

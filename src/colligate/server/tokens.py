@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import stat
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,14 +30,13 @@ class Right(StrEnum):
 
 
 class NamedToken(BaseModel):
-    """A token as its file holds it: a digest, rights, and the most requests in a minute."""
+    """A token as its file holds it: a digest and rights."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     rights: Annotated[tuple[Right, ...], Field(min_length=1)]
-    per_minute: Annotated[int, Field(ge=1)] | None = None
     made: date
 
     @property
@@ -66,7 +64,6 @@ class TokenFile:
         self.path = Path(path).expanduser()
         self._seen: tuple[int, ...] = ()
         self._tokens: list[NamedToken] = []
-        self._used: dict[str, tuple[float, float]] = {}
 
     def read(self) -> list[NamedToken]:
         """Return the tokens, in the order they were made.
@@ -98,20 +95,7 @@ class TokenFile:
         found = [each for each in self.read() if secrets.compare_digest(each.sha256, digest)]
         return found[0] if found else None
 
-    def wait(self, token: NamedToken) -> float:
-        """Count a request; return the seconds to wait if it is one too many, otherwise 0.
-
-        A token that was not used for a minute may send a minute's requests at once.
-        """
-        if token.per_minute is None:
-            return 0.0
-        now, most = time.monotonic(), float(token.per_minute)
-        left, at = self._used.get(token.name, (most, now))
-        left = min(most, left + (now - at) * most / 60)
-        self._used[token.name] = (left - (left >= 1), now)
-        return 0.0 if left >= 1 else (1 - left) * 60 / most
-
-    def make(self, name: str, rights: Collection[Right], per_minute: int | None = None) -> str:
+    def make(self, name: str, rights: Collection[Right]) -> str:
         """Add a token and return it: only its digest is kept."""
         token = secrets.token_urlsafe(32)
         try:
@@ -119,7 +103,6 @@ class TokenFile:
                 name=name,
                 sha256=_digest(token),
                 rights=tuple(right for right in Right if right in rights),
-                per_minute=per_minute,
                 made=datetime.now(UTC).date(),
             )
         except ValidationError:

@@ -7,7 +7,6 @@ last test runs the program where it is installed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -23,11 +22,9 @@ from colligate.documents import Basis, Kind
 from colligate.documents.reading import Limits, read_file
 from colligate.documents.reading.pdf.docling import require_reader
 from colligate.errors import MissingExtra, ReadingError, TooLarge, UsageError
-from colligate.library.library import AsyncLibrary
 from colligate.library.parsing import ParserPool
-from support.docling_report import RECORDED, install
+from support.docling_report import install
 from support.documents import text_pdf, texts_of
-from support.embedders import WordEmbedder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
 BY_DOCLING = Limits(pdf="docling")
@@ -63,7 +60,6 @@ def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -
     read = read_file(report, BY_DOCLING)
     (document,) = read.documents
     assert document.title == "Report of the mill"
-    assert document.metadata["pdf"] == "docling"
     sections = [(section.title, section.level) for section in document.tree.sections]
     assert sections == [
         ("Report of the mill", 1),
@@ -159,44 +155,6 @@ def test_what_is_missing_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(kind, match=said):
         require_reader(name)
-
-
-def write_formula_only(report: Path, found: Path) -> None:
-    """Write a PDF of one line, and what docling finds in it: the same."""
-    written = json.loads(RECORDED.read_text())
-    at = next(at for at, text in enumerate(written["texts"]) if text["orig"] == "p = w h")
-    written["body"]["children"] = [{"$ref": f"#/texts/{at}"}]
-    found.write_text(json.dumps(written))
-    report.write_bytes(text_pdf([[], [], ["p = w h"], []]))
-
-
-@pytest.mark.parametrize("engine", ["sqlite", "lance"])
-async def test_it_decides_what_is_read_again(
-    stand_in: Any, report: Path, tmp_path: Path, engine: str
-) -> None:
-    """Also if one reader fails, and where both find the same text."""
-    if engine == "lance":
-        pytest.importorskip("lance", reason="the extra `scale` is not installed")
-    write_formula_only(report, tmp_path / "formula.json")
-    (tmp_path / "notes.txt").write_text("The miller is Ada Mercer.")
-
-    async def add(pdf: str) -> tuple[list[str], list[str]]:
-        library = AsyncLibrary(
-            tmp_path / "library", embedder=WordEmbedder(), pdf=pdf, engine=engine
-        )
-        async with library as opened:
-            done = await opened.add([report, tmp_path / "notes.txt"])
-            return [p.name for p in done.updated], [error.why for _, error in done.failed]
-
-    assert await add("") == ([], [])
-    stand_in(f"sys.exit({NO_MODELS!r})")
-    assert await add("docling") == ([], [NO_MODELS_HERE])
-    stand_in(found=tmp_path / "formula.json")  # its models are there now
-    for pdf, updated in (
-        *(("docling", ["mill.pdf"]), ("docling", []), ("", [])),
-        *(("liteparse", ["mill.pdf"]), ("liteparse", [])),
-    ):
-        assert await add(pdf) == (updated, [])
 
 
 @pytest.mark.skipif(REAL is None, reason="docling is not installed")

@@ -73,13 +73,6 @@ async def test_every_view_is_accessible_and_fits_a_small_screen(page, filled, as
     assert wide == []
 
 
-async def test_the_reference_of_the_api_fits_a_small_screen(chromium, served):
-    page = await chromium.new_page(viewport=NARROW)
-    await page.goto(f"{served}api/docs")
-    assert await page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
-    await page.close()
-
-
 async def violations(page: Page, options: dict[str, Any] | None = None) -> list[str]:
     """What breaks a rule, with a few places of each."""
     # Of what breaks none, axe then collects less: it takes a third of the time.

@@ -9,8 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
-from support.embedders import WordEmbedder
 from support.models import one_by_one, statement_reply
 
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
@@ -130,21 +129,22 @@ async def test_passages_are_found_in_all_documents_or_in_some(connected):
         assert "no-such" in await refused(client, "search", **CELLAR, documents=["no-such"])
 
 
-async def test_a_document_is_read_by_its_headings_and_piece_by_piece(connected, folder):
+async def test_a_document_is_read_by_its_sections_and_piece_by_piece(connected, folder):
     written = (folder / "rules.md").read_text()
     async with connected() as client:
 
         async def read(**what: Any) -> Any:
             return await called(client, "read_section", document="rules.md", **what)
 
-        bicycles = await read(headings=["bicycles"])
-        assert bicycles["text"].startswith("## Bicycles")
-        assert "Guests" not in bicycles["text"]
-        notes = await read(headings=["Pets", "Notes"])
-        assert notes["section"] == ["House rules", "Pets", "Notes"]
         whole = await read()
         assert whole["text"].strip() == written.strip()
-        assert [each["title"] for each in whole["subsections"]] == ["House rules"]
+        (rules,) = whole["subsections"]
+        assert rules["title"] == "House rules"
+        sections = (await read(start=rules["start"]))["subsections"]
+        pets = next(each for each in sections if each["title"] == "Pets")
+        inside = await read(start=pets["start"], end=pets["end"])
+        assert inside["section"] == ["House rules", "Pets"]
+        assert [each["title"] for each in inside["subsections"]] == ["Notes"]
         pieces, start = [], 0
         while start is not None:
             piece = await read(start=start, most=50)
@@ -170,52 +170,11 @@ async def test_documents_are_listed_in_pages_and_one_added_meanwhile_is_seen(con
         assert found["passages"][0]["title"] == "Attic"
 
 
-class Gated(WordEmbedder):
-    """Embeds passages once `gate` is open, queries at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Event()
-
-    async def embed(self, texts: Sequence[str], *, kind: str = "passage") -> Any:
-        if kind == "passage":
-            await self.gate.wait()
-        return await super().embed(texts, kind=kind)
-
-
-async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_path):
-    embedder = Gated()
-    model = ScriptedModel(lambda call: REPLY)
-    engine = Engine(model=model, embedder=embedder, library=tmp_path / "library")
-    service = SingleLibrary(engine, [folder])
-    async with (
-        engine,
-        aclosing(service),
-        Client(make_mcp_server(service)) as client,
-    ):
-        embedder.gate.set()
-        await engine.add([folder / "rules.md"])
-        embedder.gate.clear()
-        service.patience = 0
-        answer = await called(client, "ask", question=QUESTION)
-        assert answer["found"]
-        assert "not read yet: ask again later to include" in str(answer["warnings"])
-        assert (await called(client, "search", query="barrels"))["unread"]
-        assert (await called(client, "list_documents"))["total"] == 1
-        embedder.gate.set()
-        service.patience = 30
-        listed = await called(client, "list_documents")
-        assert (listed["total"], listed["unread"]) == (2, 0)
-        assert not (await called(client, "ask", question=QUESTION))["warnings"]
-
-
 async def test_errors_are_told_to_the_model(connected):
     async with connected() as client:
         rules = {"document": await rules_in(client)}
         for tool, arguments, words in (
             ("read_section", {"document": "no-such"}, "no-such"),
-            ("read_section", {**rules, "headings": ["Notes"]}, "2 sections"),
-            ("read_section", {**rules, "headings": ["X"]}, "no section"),
             ("read_section", {**rules, "start": 99_999}, "character"),
             ("read_section", {**rules, "start": 9, "end": 99_999}, "character"),
             ("read_section", {**rules, "start": 9, "end": 3}, ""),

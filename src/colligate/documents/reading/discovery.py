@@ -249,7 +249,7 @@ def _consider(path: Path, search: _Search) -> None:
 
 def _describe_links(folder: Path, count: int) -> ReadingError:
     what = f"links that lead out of {folder} are not followed: {count:,}"
-    return ReadingError(what, hint="--follow-links reads them")
+    return ReadingError(what, hint="name what they lead to")
 
 
 _SHOWN = 5

@@ -21,10 +21,8 @@ from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
 from colligate.documents.tree import Tree, shorten_title
 from colligate.errors import (
     ColligateError,
-    FileChanged,
     MissingPath,
     NoText,
-    NotPermitted,
     ReadingError,
     TooLarge,
     UnsupportedFormat,
@@ -259,7 +257,7 @@ def load(path: Path, limits: Limits) -> bytes:
         unchanged = all(getattr(before, fact) == getattr(after, fact) for fact in same)
         if unchanged and len(data) == after.st_size:
             return data
-    raise FileChanged(f"cannot read {path}", "it changes while it is read", "try again later")
+    raise ReadingError(f"cannot read {path}", "it changes while it is read", "try again later")
 
 
 def require_utf8(path: Path, name: str) -> None:
@@ -282,5 +280,5 @@ def os_error(path: Path, error: OSError) -> ColligateError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingPath(f"no such file or folder: {path}", "", "check the path")
     if isinstance(error, PermissionError):
-        return NotPermitted(f"cannot read {path}", "permission denied", "give yourself read access")
+        return ReadingError(f"cannot read {path}", "permission denied", "give yourself read access")
     return ReadingError(f"cannot read {path}", error.strerror or str(error), "check the path")

@@ -151,7 +151,7 @@ async def _choose_runnable(
             for line in without:
                 trace.emit(Noted(f"{name}: {line}", warning=True))
     if not runnable:
-        raise UsageError("no strategy of the suite can run", "", "colligate strategies says why")
+        raise UsageError("no strategy of the suite can run", "", "colligate doctor says why")
     return runnable
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse, Response
 
 from colligate import __version__
 from colligate.core.parameters import list_parameters
@@ -47,9 +45,6 @@ async def describe_server(server: State) -> dict[str, Any]:
             role.value: redact_name(model.name)
             for role, model in (await engine.open_models()).items()
         },
-        "search": {
-            what: redact_name(name) for what, name in (await engine.list_search_models()).items()
-        },
         "strategies": strategies,
         "limits": {
             "upload_bytes": config.upload_bytes,
@@ -75,42 +70,6 @@ async def read_metrics(server: State) -> Response:
 
 
 @router.get("/api/docs", include_in_schema=False)
-async def read_reference(request: Request) -> Response:
-    """Show the OpenAPI document as one plain page, without scripts and without a CDN."""
-    return HTMLResponse(_reference(request.app.openapi()))
-
-
-def _reference(openapi: Mapping[str, Any]) -> str:
-    info = openapi["info"]
-    body = "\n".join(_operations(openapi["paths"]))
-    return f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{escape(info["title"])} API</title>
-<main>
-<h1>{escape(info["title"])} {escape(info["version"])}: the HTTP API</h1>
-<p>{escape(info.get("summary", ""))} For programs: <a href="openapi.json">openapi.json</a>.
-A server with a token expects <code>Authorization: Bearer TOKEN</code>. Errors are
-<code>application/problem+json</code>.</p>
-{body}
-</main>
-</html>
-"""
-
-
-def _operations(paths: Mapping[str, Any]) -> Iterator[str]:
-    for path, methods in paths.items():
-        for method, operation in methods.items():
-            where = escape(path).replace("/", "<wbr>/")  # a line of a phone may end there
-            yield f"<h2><code>{method.upper()} {where}</code></h2>"
-            yield f"<p><b>{escape(operation.get('summary', ''))}.</b> "
-            yield f"{escape(operation.get('description', ''))}</p>"
-            if given := operation.get("parameters"):
-                yield "<ul>"
-                for each in given:
-                    optional = "" if each.get("required") else " (optional)"
-                    described = escape(each.get("description", ""))
-                    yield f"<li><code>{escape(each['name'])}</code>, in the {each['in']}{optional}"
-                    yield f": {described}</li>" if described else "</li>"
-                yield "</ul>"
+async def show_reference() -> Response:
+    """Lead to the OpenAPI document, which has every path."""
+    return RedirectResponse("openapi.json")

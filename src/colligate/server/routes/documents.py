@@ -14,7 +14,7 @@ from colligate.documents.reading.formats import PDF, PICTURES
 from colligate.documents.reading.pdf.picture import Box, draw_page, find_boxes
 from colligate.library.sources import DocumentInfo
 from colligate.server.errors import NotHere
-from colligate.server.shapes import DocumentShape, DocumentText, PageText
+from colligate.server.shapes import DocumentShape, DocumentText
 from colligate.server.state import ServerState, State
 
 _MAX_CHARACTERS = 200_000  # of text in one response
@@ -65,14 +65,6 @@ async def read_tree(name: str, document_id: str, server: State) -> dict[str, Any
     return await in_thread(tree_json, document)
 
 
-@router.get("/{document_id}/pages/{number}", summary="One page")
-async def read_page(name: str, document_id: str, number: int, server: State) -> PageText:
-    """Return the page's place in the text, and its text."""
-    document, page = await _find_page(name, document_id, number, server)
-    text = document.text[page.start : page.end]
-    return {"number": number, "start": page.start, "end": page.end, "text": text}
-
-
 @router.get(
     "/{document_id}/pages/{number}/picture",
     summary="One page of a PDF, or of a picture, as a picture",
@@ -87,7 +79,7 @@ async def send_picture(
     width: Annotated[int, Query(ge=100, le=2400)] = 1200,
 ) -> Response:
     """Return the page as WebP, `width` pixels wide; 404 if the file is gone or has changed."""
-    document, _ = await _find_page(name, document_id, number, server, drawn=True)
+    document, _ = await _find_page(name, document_id, number, server)
     drawn = await server.view_file(name, document, partial(draw_page, number=number, width=width))
     return Response(drawn, media_type="image/webp", headers={"Cache-Control": _KEPT})
 
@@ -105,7 +97,7 @@ async def read_boxes(
 
     Each has its left, top, right and bottom, in shares of the page's width and height.
     """
-    document, page = await _find_page(name, document_id, number, server, drawn=True)
+    document, page = await _find_page(name, document_id, number, server)
     start, end = max(start, page.start), min(end, page.end)
     if start >= end:
         return []
@@ -117,15 +109,15 @@ async def read_boxes(
 
 
 async def _find_page(
-    name: str, document_id: str, number: int, server: ServerState, *, drawn: bool = False
+    name: str, document_id: str, number: int, server: ServerState
 ) -> tuple[Document, Page]:
-    """Return a document and its page, which is `drawn` only of a PDF or a picture."""
+    """Return a document that is a PDF or a picture, and its page."""
     document = await (await server.libraries.open_library(name)).document(document_id)
     page = next((page for page in document.pages if page.number == number), None)
     if page is None:
         why = f"it has {len(document.pages)}" if document.pages else "it has no pages"
         raise NotHere(f"no page {number} of {document.id}", why)
-    if drawn and document.media_type not in _DRAWN:
+    if document.media_type not in _DRAWN:
         raise NotHere(f"no picture of {document.id}", "only PDFs and pictures have one")
     return document, page
 

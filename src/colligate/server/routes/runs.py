@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from sse_starlette import ServerSentEvent
 
 from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest, Decision
+from colligate.server.shapes import AnswerShape, AskRequest
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
@@ -33,27 +33,17 @@ router = APIRouter(prefix="/api", tags=["runs"])
     summary="Ask a question",
     responses={200: {"model": AnswerShape, "content": {"text/event-stream": {}}}},
 )
-async def ask_library(
-    name: str,
-    body: AskRequest,
-    request: Request,
-    server: State,
-    prompts: Annotated[
-        bool, Query(description="Events with the messages models were sent.")
-    ] = False,
-    detached: Annotated[bool, Query(description="Continue when the client hangs up.")] = False,
-) -> Response:
+async def ask_library(name: str, body: AskRequest, request: Request, server: State) -> Response:
     """Return the answer with its citations, or server-sent events with `stream`.
 
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
     run = await server.runs.start(name, body)
-    hang_up: Callable[[], None] = (lambda: None) if detached else run.cancel
     if body.stream:
-        return server.stream(run_events(server, run, prompts=prompts), hang_up)
+        return server.stream(run_events(server, run), run.cancel)
     if not await is_heard(request, run):
-        hang_up()
+        run.cancel()
         return Response(status_code=499)
     return AsciiJSONResponse(await run.answer())
 
@@ -90,20 +80,11 @@ async def export_run(
 async def follow_run(
     run_id: str,
     server: State,
-    prompts: Annotated[bool, Query(description="With the messages models were sent.")] = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
-    return server.stream(run_events(server, server.runs.get(run_id), after, prompts=prompts))
-
-
-@router.post("/runs/{run_id}/consent", status_code=204, summary="Answer an event `consent`")
-async def decide_run(run_id: str, body: Decision, server: State) -> Response:
-    """Allow the work that a run asks consent for, or refuse it: the run then does less."""
-    if not server.runs.get(run_id).decide(body.yes):
-        raise Conflict("the run waits for no consent")
-    return Response(status_code=204)
+    return server.stream(run_events(server, server.runs.get(run_id), after))
 
 
 @router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget a run")
@@ -119,11 +100,11 @@ async def delete_run(run_id: str, server: State) -> Response:
 
 
 async def run_events(
-    server: ServerState, run: RecordedRun, after: int = 0, *, prompts: bool = False
+    server: ServerState, run: RecordedRun, after: int = 0
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield a run as server-sent events: `run`, then each event after a number, then its end."""
     yield sse("run", {"id": run.id})
-    async for number, line in server.runs.follow(run, after, prompts=prompts):
+    async for number, line in server.runs.follow(run, after):
         yield sse("queued" if line.startswith(_QUEUED) else "event", line, number)
     for kind, value in (await run.outcome()).items():
         yield sse(kind, value)

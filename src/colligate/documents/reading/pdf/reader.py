@@ -58,7 +58,6 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
             "authors": clean_line(facts.get("Author", "")),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
             "ocr": source.limits.ocr if is_recognised else "",
-            "pdf": DOCLING if source.limits.pdf == DOCLING else "",
         },
     )
     return dataclasses.replace(document, pages=ranges)
