@@ -76,6 +76,7 @@ async def test_the_budget_is_never_exceeded(make_run, budget):
     refined, run, model = await refine(make_run, sparse(budget=budget))
     assert refined.tokens == await model.count_tokens(refined.text) <= budget
     assert bool(refined.passages) == (budget >= 30), "no paragraph fits less"
+    assert any("the best paragraph has more" in each for each in run.warnings) == (budget < 30)
     (selected,) = events(run, Selected)
     assert (selected.tokens, selected.budget) == (refined.tokens, budget)
 

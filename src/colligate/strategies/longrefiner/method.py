@@ -151,7 +151,8 @@ class LongRefiner:
             for rows in zip(local, global_, strict=True)
         ]
         kept = await refine_to_budget(articles, scores, self.budget, run.model(Role.WORKER))
-
+        if kept.of_tokens and not kept.passages:
+            run.warn(f"the best paragraph has more than the budget of {self.budget} tokens")
         weighed = [
             _list_scores(*each, scope, kept)
             for each in zip(articles, titles, local, global_, strict=True)
