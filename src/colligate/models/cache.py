@@ -1,8 +1,7 @@
-"""The reply cache: the same request to the same model is paid for once.
+"""What is paid for once: replies of models, and what strategies work out about documents.
 
-`CachedChat` wraps a model, `ResponseCache` is the file. Answers may repeat text of documents, so
-entries have the ids of those documents as tags, and removing a document also removes the bytes of
-its entries.
+`CachedChat` wraps a model, `ResponseCache` is the file. Entries of a library have the ids of the
+documents whose text they may repeat as tags: removing a document removes their bytes too.
 """
 
 from __future__ import annotations
@@ -44,20 +43,13 @@ class CachedChat(WrappedModel):
     """A chat model whose repeatable answers are stored.
 
     These are chat answers at temperature 0 or with a seed, likelihoods, label odds and attention,
-    but no failures. Equal calls made at the same time are made once, except those
-    that stream. `tags` gives the ids of the documents in view when a call is made. A method of a
-    capability that the model does not have raises MissingCapability.
+    but no failures. Equal calls made at the same time are made once, except those that stream. A
+    method of a capability that the model does not have raises MissingCapability.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        cache: ResponseCache,
-        tags: Collection[str] | Callable[[], Collection[str]] = (),
-    ) -> None:
+    def __init__(self, model: ChatModel, cache: ResponseCache) -> None:
         super().__init__(model)
         self._cache = cache
-        self._tags = tags if callable(tags) else lambda: tags
         self._warned = 0
         # The version of the weights, also for others that store what this model wrote.
         self.version = str(getattr(model, "version", ""))
@@ -117,7 +109,7 @@ class CachedChat(WrappedModel):
         model = self._model
         if not isinstance(model, AdapterModel):
             raise MissingCapability(f"{self.name} takes no adapters")
-        return CachedChat(await model.with_adapter(adapter), self._cache, self._tags)
+        return CachedChat(await model.with_adapter(adapter), self._cache)
 
     async def aclose(self) -> None:
         await self._model.aclose()  # the cache is closed by its owner
@@ -147,7 +139,7 @@ class CachedChat(WrappedModel):
             if value is None:
                 asked = True
                 value = await ask()
-                await asyncio.to_thread(self._cache.put, key, value, self._tags())
+                await asyncio.to_thread(self._cache.put, key, value)
             return value
 
         if alone and key not in self._cache.in_flight:
@@ -165,7 +157,7 @@ class CachedScores(list[T]):
 
 # The file
 
-VERSION = 2
+VERSION = 1
 """Version of the format of entries: entries of another version are not used."""
 
 _TABLES = """
