@@ -120,7 +120,7 @@ class AsyncLibrary(View):
 
     @property
     def responses(self) -> Path:
-        """The file for models' replies, which may repeat its documents; removal deletes those."""
+        """The file for what strategies keep, which may repeat documents; removal deletes that."""
         return self.path / RESPONSES_FILE
 
     # Reading
