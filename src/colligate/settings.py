@@ -67,10 +67,10 @@ class Settings:
     `reading` names how passages are read: auto, quoting or pointwise.
     `ocr` names the languages in which scanned PDFs and pictures are read; None leaves them unread.
     `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
-    `options` are how models are opened, by model name.
-    `file` is the file that was read, and `trusted` whether a person chose it: a
-    `colligate.toml` in the working folder may have come with the documents, so no key is sent to
-    an endpoint that only this file names. `Settings()` names nothing.
+    `options` are how models are opened, by model name. `file` is the file that was read, and
+    `trusted` whether a person chose it: a `colligate.toml` in the working folder may have come with
+    the documents, so no key is sent to an endpoint that only this file names. `Settings()` names
+    nothing.
     """
 
     reader: Named | None = None

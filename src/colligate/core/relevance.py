@@ -17,14 +17,13 @@ from colligate.library.bm25 import split_words
 from colligate.library.ranking import titled_text
 
 
-def score_bm25(
-    query: Sequence[str], texts: Sequence[Sequence[str]], *, k1: float = 1.5, b: float = 0.75
-) -> list[float]:
+def score_bm25(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[float]:
     """Return the BM25 score of each text for a query, all given as words; no index is needed.
 
     Robertson's formula with Lucene's inverse document frequency, log(1 + (N - n + 0.5) / (n +
     0.5)), which is never negative: of twenty texts on one subject most contain the same words.
     """
+    k1, b = 1.5, 0.75
     counts = [Counter(text) for text in texts]
     average = sum(map(len, texts)) / max(1, len(texts)) or 1.0
     weights = {}

@@ -84,11 +84,7 @@ class Scoring:
         return odds
 
     async def attention(
-        self,
-        text: str,
-        spans: Sequence[tuple[int, int]],
-        *,
-        role: Role = Role.SCORER,
+        self, text: str, spans: Sequence[tuple[int, int]], *, role: Role = Role.SCORER
     ) -> list[float]:
         """Return the mean attention of the text's last token to each span.
 
@@ -98,10 +94,7 @@ class Scoring:
         tokens = await model.count_tokens(text)
         require_room(model, tokens)
         values: list[float] = await self._measure(
-            Capability.ATTENTION,
-            role,
-            [tokens],
-            lambda: model.attention(text, spans),
+            Capability.ATTENTION, role, [tokens], lambda: model.attention(text, spans)
         )
         return values
 

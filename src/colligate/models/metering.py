@@ -25,8 +25,7 @@ class Call:
 
     `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
     own cache is `cached` and costs nothing. `offline` work is about the documents alone and could
-    have been done before the question (`Meter.offline`); `step` is the step
-    of the method (`Meter.step`).
+    have been done before the question (`Meter.offline`); `step` is that of the method.
     """
 
     role: str
@@ -59,10 +58,10 @@ class UsageReport:
 
     `calls` counts chat calls; tokens are of these and of scoring (`scoring_tokens`) together. What
     the cache answered is left out and counted as `remembered`: calls, and passes of scoring.
-    `offline` is the part of the whole that is about the documents alone; its
-    `seconds` are those during which any such work was under way. `by_step` are the
-    steps that a method names (`Meter.step`). `split` are the seconds of reading files, of searching
-    and of models, each counted once where calls overlap; what is left of `seconds` is other work.
+    `offline` is the part of the whole that is about the documents alone; its `seconds` are those
+    during which any such work was under way. `by_step` are the steps that a method names
+    (`Meter.step`). `split` are the seconds of reading files, of searching and of models, each
+    counted once where calls overlap; what is left of `seconds` is other work.
     """
 
     calls: int = 0

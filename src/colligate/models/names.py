@@ -144,12 +144,7 @@ def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> bool:
     return True
 
 
-def open_reranker(
-    name: str,
-    *,
-    with_key: bool = True,
-    slots: Slots | None = None,
-) -> Reranker:
+def open_reranker(name: str, *, with_key: bool = True, slots: Slots | None = None) -> Reranker:
     """Open the reranker of a name. `none` means no reranker and cannot be opened.
 
     Raises:

@@ -473,11 +473,7 @@ class Dialect:
             "messages": [{"role": m.role, "content": m.content} for m in messages],
             self._limit: request.max_tokens + self.thinking_room,
         }
-        optional = {
-            "temperature": request.temperature,
-            "seed": request.seed,
-            **extra,
-        }
+        optional = {"temperature": request.temperature, "seed": request.seed, **extra}
         body |= {
             name: value
             for name, value in optional.items()

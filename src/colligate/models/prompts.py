@@ -47,11 +47,7 @@ class Prompts:
         return self._tokenizer.has_template
 
     def render(
-        self,
-        messages: Sequence[Message],
-        *,
-        think: bool = True,
-        answer: bool = True,
+        self, messages: Sequence[Message], *, think: bool = True, answer: bool = True
     ) -> str:
         """Render messages as the model reads them, up to the beginning of its answer.
 
@@ -110,7 +106,7 @@ class Prompts:
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the half-open character ranges of a literal text's tokens."""
-        return self._tokenizer.spans(encodable(text), special=False)
+        return self._tokenizer.spans(encodable(text))
 
     def encode_whole(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the token ids of a literal text after the BOS token, for models that use one, and
@@ -163,8 +159,8 @@ class PromptTokenizer(Protocol):
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Return the token ids; with `special` marks in the text become control tokens."""
 
-    def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
-        """Return the half-open character range of each of these tokens."""
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the half-open character range of each token of a text without control tokens."""
 
 
 def check_fits(tokens: int, context: int, name: str) -> None:

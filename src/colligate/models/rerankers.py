@@ -18,19 +18,11 @@ class HTTPReranker:
     """
 
     def __init__(
-        self,
-        url: str,
-        model: str,
-        key: str | None = None,
-        *,
-        policy: Policy | None = None,
-        key_variable: str = "COLLIGATE_RERANKER_KEY",
+        self, url: str, model: str, key: str | None = None, *, policy: Policy | None = None
     ) -> None:
         self._model = model
-        self._endpoint = Endpoint(
-            url.rstrip("/").removesuffix("/rerank"), key, policy=policy, key_variable=key_variable
-        )
-
+        url = url.rstrip("/").removesuffix("/rerank")
+        self._endpoint = Endpoint(url, key, policy=policy, key_variable="COLLIGATE_RERANKER_KEY")
         self.name = f"http:{model}@{self._endpoint.url}"
 
     def __repr__(self) -> str:
@@ -45,7 +37,6 @@ class HTTPReranker:
             "documents": [encodable(text) for text in texts],
             "top_n": len(texts),
         }
-
         read = partial(_read_scores, count=len(texts))
         return await self._endpoint.post("/rerank", body, read, model=self._model)
 

@@ -126,8 +126,8 @@ class HFTokenizer:
     def encode(self, text: str, *, special: bool) -> list[int]:
         return list(self._encode(text, special).ids)
 
-    def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
-        return list(self._encode(text, special).offsets)
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return list(self._encode(text, special=False).offsets)
 
     def _encode(self, text: str, special: bool) -> Any:
         backend = self._tokenizer.backend_tokenizer

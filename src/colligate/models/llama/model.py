@@ -194,8 +194,8 @@ class LlamaTokenizer:
     def encode(self, text: str, *, special: bool) -> list[int]:
         return self._model.tokenize(encodable(text), special=special)
 
-    def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
-        pieces = [self._model.piece(token) for token in self.encode(text, special=special)]
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        pieces = [self._model.piece(token) for token in self.encode(text, special=False)]
         try:
             return find_token_spans(encodable(text), pieces)
         except ValueError as error:
