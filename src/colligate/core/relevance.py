@@ -58,10 +58,7 @@ Relevance = Literal["auto", "reranker", "embedder", "bm25"]
 
 
 async def score_relevance(
-    question: str,
-    passages: Sequence[Passage],
-    run: Run,
-    by: Relevance = "auto",
+    question: str, passages: Sequence[Passage], run: Run, by: Relevance = "auto"
 ) -> list[float]:
     """Return a score for each passage with its title and headings, the better the higher.
 

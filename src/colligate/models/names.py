@@ -24,14 +24,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from colligate.concurrency import Slots
 from colligate.errors import ModelError, UnknownModel
-from colligate.models.base import (
-    OPENAI_URL,
-    ChatModel,
-    Embedder,
-    Reranker,
-    Verifier,
-    redact_url,
-)
+from colligate.models.base import OPENAI_URL, ChatModel, Embedder, Reranker, Verifier, redact_url
 from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
 from colligate.plugins import load_plugin, plugins
 

@@ -33,12 +33,7 @@ from colligate.models.base import (
 )
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
-from colligate.models.openai_http import (
-    Dialect,
-    Endpoint,
-    Garbled,
-    Policy,
-)
+from colligate.models.openai_http import Dialect, Endpoint, Garbled, Policy
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
 _ROOM_TO_THINK = 4096

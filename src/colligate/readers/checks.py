@@ -112,11 +112,7 @@ _EXAMPLES = (
     ),
     (_FERRY, "The ferry stopped in 1954.", "states"),
     (_FERRY, "The ferry carried cars and trains.", "silent"),
-    (
-        "Peter Moll taught Emil Roth to paint.",
-        "Emil Roth was the teacher of Peter Moll.",
-        "denies",
-    ),
+    ("Peter Moll taught Emil Roth to paint.", "Emil Roth was the teacher of Peter Moll.", "denies"),
     ("Most of the members voted for the plan.", "All members voted for the plan.", "denies"),
     (
         "After her first novel, The Salt Road, she wrote poems.",

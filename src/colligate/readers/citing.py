@@ -372,9 +372,7 @@ def _place_sentence(
 
 
 def _locate_all(
-    quotes: Sequence[Quote],
-    passages: Mapping[int, Passage],
-    documents: Mapping[str, Document],
+    quotes: Sequence[Quote], passages: Mapping[int, Passage], documents: Mapping[str, Document]
 ) -> list[Place | None]:
     """Return the places of the quotes of one statement.
 

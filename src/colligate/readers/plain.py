@@ -63,12 +63,7 @@ class PlainReader:
             return [Message("system", instruction), Message("user", asked)]
 
         ranked = await keep_table_heads(shown, run)
-        kept = await fit_window(
-            ranked,
-            prompt,
-            run,
-            Room(MOST_TOKENS, last=True),
-        )
+        kept = await fit_window(ranked, prompt, run, Room(MOST_TOKENS, last=True))
         text = (await run.chat(prompt(kept), max_tokens=MOST_TOKENS)).text.strip()
         short = "" if task.form is Form.LONG else take_final_answer(text)
         run.emit(Said(text, short))

@@ -17,12 +17,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdict
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
-from colligate.core.prompts import (
-    build_messages,
-    enclose,
-    render_passages,
-    render_question,
-)
+from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
 from colligate.documents import Passage, Span
 from colligate.documents.compress import visible_text

@@ -41,8 +41,7 @@ class Reply(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"required": ["statements", "short_answer", "found"]},
+        extra="ignore", json_schema_extra={"required": ["statements", "short_answer", "found"]}
     )
 
     statements: list[Any]

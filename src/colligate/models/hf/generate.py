@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from colligate.models.decoding import (
-    AnswerInProgress,
-    GenerationRequest,
-    PassStopped,
-)
+from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
 from colligate.models.hf.runtime import Layers, Runtime
 
 

@@ -42,12 +42,7 @@ class AttentionContext:
 
     def __init__(self, model: Model, cells: int, batch: int, decode: Decode) -> None:
         self.context = Context(
-            model,
-            cells=cells,
-            sequences=1,
-            batch=batch,
-            outputs=1,
-            on_tensor=self._on_tensor,
+            model, cells=cells, sequences=1, batch=batch, outputs=1, on_tensor=self._on_tensor
         )
         self._model = model
         self._batch = batch

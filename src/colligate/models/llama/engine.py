@@ -22,12 +22,7 @@ from numpy.typing import NDArray
 
 from colligate.errors import ServerFailed
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped, Request
-from colligate.models.llama.api import (
-    Context,
-    LlamaLibrary,
-    Model,
-    load_adapter,
-)
+from colligate.models.llama.api import Context, LlamaLibrary, Model, load_adapter
 from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
 from colligate.models.local import Tokens, count_shared

@@ -39,12 +39,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import Cited, finish, locate_statements
 from colligate.readers.lookup import reserve_for_answer
-from colligate.strategies.dualrag.knowledge import (
-    ELSE,
-    Fragment,
-    Knowledge,
-    Stop,
-)
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, Knowledge, Stop
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
     QUERY_TOKENS,
@@ -143,11 +138,7 @@ class DualRAG:
         shown, notes = await knowledge.for_reader(run, self.reader_tokens, outline=kept)
         with run.meter.step("answer"):
             return await run.read(
-                question,
-                shown,
-                form=self.form,
-                known=knowledge.stated if kept else (),
-                notes=notes,
+                question, shown, form=self.form, known=knowledge.stated if kept else (), notes=notes
             )
 
     async def learn(self, question: str, run: Run) -> Knowledge:

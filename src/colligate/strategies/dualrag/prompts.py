@@ -55,10 +55,7 @@ answer, that sentence begins with "So the answer is"."""
 
 
 def reasoner_messages(
-    question: str,
-    outline: str,
-    thoughts: Sequence[str],
-    template: PromptTemplate | None = None,
+    question: str, outline: str, thoughts: Sequence[str], template: PromptTemplate | None = None
 ) -> list[Message]:
     """Return the Reasoner's prompt; `outline` is a `Knowledge.render()`."""
     if template:

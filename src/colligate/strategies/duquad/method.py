@@ -371,10 +371,7 @@ async def _locate_quotes(
 
 
 def _locate(
-    number: int,
-    quote: str,
-    documents: Sequence[NumberedDocument],
-    texts: Mapping[str, Document],
+    number: int, quote: str, documents: Sequence[NumberedDocument], texts: Mapping[str, Document]
 ) -> Place | None:
     """Return the sentences around a quote: in its document, or word for word in another."""
     for at, passage in sorted(documents, key=lambda each: each[0] != number):

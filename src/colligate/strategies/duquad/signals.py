@@ -34,10 +34,7 @@ class Signal(StrEnum):
 
 Weights = Mapping[Signal, float]
 
-CAPABILITY = {
-    Signal.LIKELIHOOD: Capability.LIKELIHOOD,
-    Signal.ATTENTION: Capability.ATTENTION,
-}
+CAPABILITY = {Signal.LIKELIHOOD: Capability.LIKELIHOOD, Signal.ATTENTION: Capability.ATTENTION}
 """What a signal needs of the scorer."""
 
 

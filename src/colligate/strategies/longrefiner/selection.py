@@ -194,10 +194,7 @@ class RefinedText:
 
 
 async def refine_to_budget(
-    articles: Sequence[Article],
-    scores: Sequence[Sequence[float]],
-    budget: int,
-    model: ChatModel,
+    articles: Sequence[Article], scores: Sequence[Sequence[float]], budget: int, model: ChatModel
 ) -> RefinedText:
     """Return the best nodes whose text has at most `budget` tokens by the model's count.
 

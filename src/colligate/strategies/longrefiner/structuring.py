@@ -23,12 +23,7 @@ from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Document, Kind, Node, Span, Tree, flat_tree
 from colligate.documents.chunking import SixSentences
-from colligate.documents.sentences import (
-    LEAST_WORDS,
-    MOST_WORDS,
-    split_paragraphs,
-    word_spans,
-)
+from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS, split_paragraphs, word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import Message, Role
 from colligate.strategies.longrefiner.skeleton import ABSTRACT, Recovered, recover, same_title
@@ -103,11 +98,7 @@ class Structurer:
         if source is Structuring.CHUNKS:
             tree, event = flat_tree(document.id, len(document)), replace(event, basis="chunks")
         made = await asyncio.to_thread(
-            build_article,
-            document,
-            tree,
-            least_words=self.least_words,
-            most_words=self.most_words,
+            build_article, document, tree, least_words=self.least_words, most_words=self.most_words
         )
         run.emit(replace(event, nodes=len(made.nodes)))
         return made
@@ -355,6 +346,5 @@ def _build(document: Document, leaves: Sequence[_Leaf]) -> Article:
         if node.parent is not None:
             children[node.parent].append(node.id)
     return Article(
-        document,
-        tuple(replace(node, children=tuple(children[node.id])) for node in nodes),
+        document, tuple(replace(node, children=tuple(children[node.id])) for node in nodes)
     )

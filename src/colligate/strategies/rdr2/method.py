@@ -266,12 +266,7 @@ class RDR2:
         return decision
 
     def _take(
-        self,
-        decision: RouterDecision,
-        view: SubTree,
-        round_: int,
-        routing: Routing,
-        seen: set[int],
+        self, decision: RouterDecision, view: SubTree, round_: int, routing: Routing, seen: set[int]
     ) -> list[int]:
         """Keep the accepted blocks; return the headings under which nothing was seen yet."""
         answers, expansions = decision.answers, () if self.no_expand else decision.expansions

@@ -55,8 +55,7 @@ class WriteTodos(BaseModel):
     """The coordinator's reply; a task may be a bare text."""
 
     model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"required": ["sub_agent_todos", "synthesis_directive"]},
+        extra="ignore", json_schema_extra={"required": ["sub_agent_todos", "synthesis_directive"]}
     )
 
     sub_agent_todos: list[Todo] = Field(
