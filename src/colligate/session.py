@@ -145,7 +145,7 @@ class Session:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Problems so far with the file that holds replies and kept values."""
+        """Problems so far with the file that holds what strategies keep."""
         return () if self._responses is None else self._responses.warnings
 
     @cached_property
@@ -178,7 +178,7 @@ class Session:
         for role in roles:
             chosen = self._choose(role.value)
             if chosen is None and role is Role.READER:
-                chosen = default_reader()
+                chosen = Named(*default_model())
             if isinstance(chosen, Named):
                 note_name(ROLE_NAMES[role], chosen, trace)
                 chosen = await self.open_model(chosen, report_pull(trace))
@@ -436,9 +436,8 @@ class Session:
 
     async def open_store(self, needs: Needs) -> KeyValueStore:
         """Return the store for what strategies learn about documents, in the library's folder."""
-        return await self._response_cache() if needs.reads else MemoryStore()
-
-    async def _response_cache(self) -> ResponseCache:
+        if not needs.reads:
+            return MemoryStore()
         path = (await self.open_library()).responses
         if self._responses is None:
             self._responses = ResponseCache(path)
@@ -497,8 +496,3 @@ class _OpenModels:
 
 async def _narrow(sources: View, where: Sequence[str]) -> View:
     return sources.view(await select_documents(sources, where)) if where else sources
-
-
-def default_reader() -> Named:
-    """Return the reader to use when none was named, and why that one."""
-    return Named(*default_model())

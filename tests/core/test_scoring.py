@@ -129,4 +129,4 @@ async def test_what_was_remembered_costs_nothing(cache: ResponseCache, scripts: 
     await run.labels(ASK, ["yes", "no"])
     await run.labels(ASK, ["yes", "no"])
     assert (run.meter.tokens, run.meter.report().scoring_passes) == (6 + 10, 4)
-    assert [event.remembered for event in events(run, Measured)] == [0, 2, 0, 2]
+    assert [event.usage.input_tokens for event in events(run, Measured)] == [6, 0, 10, 0]

@@ -22,9 +22,9 @@ from colligate.cli.display import print_json, print_result, to_one_line
 from colligate.core.strategy import check_needs, list_strategies, load_strategy
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
-from colligate.models.names import OWN_NAMES, redact_name, split_adapter
+from colligate.models.names import OWN_NAMES, default_model, redact_name, split_adapter
 from colligate.models.weights import PINNED, find_weights
-from colligate.session import DEFAULT_EMBEDDER, FLAGS, ROLE_NAMES, Session, default_reader
+from colligate.session import DEFAULT_EMBEDDER, FLAGS, ROLE_NAMES, Session
 from colligate.settings import FILE, Named, Settings, own_file
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ async def _open(role: Role, named: Named, session: Session) -> _RoleModel:
     try:
         if not named.name:
             named = Named("", "OPENAI_BASE_URL")
-            named = default_reader()
+            named = Named(*default_model())
         _check_weights(named.name)
         model = await session.open_model(named)
         opened = True

@@ -246,8 +246,8 @@ class Measured(Event):
 
     `values` has one number for each thing measured: the sum of a pair's log-probabilities (nats),
     the odds of each of `labels`, the attention to a span. `mass` is the probability that the labels
-    had together; for labels in `bounded` only an upper bound is known. `remembered` values came
-    from the cache and cost nothing; `usage` is the cost of the others.
+    had together; for labels in `bounded` only an upper bound is known. `usage` is nothing where the
+    values came from a cache.
     """
 
     signal: str
@@ -256,7 +256,6 @@ class Measured(Event):
     values: tuple[float, ...]
     usage: Usage
     seconds: float
-    remembered: int = 0
     labels: tuple[str, ...] = ()
     mass: float | None = None
     bounded: tuple[str, ...] = ()

@@ -139,7 +139,6 @@ class Scoring:
                 name,
                 usage=Usage() if cached else usage,
                 seconds=seconds,
-                remembered=len(costs) if cached else 0,
                 **_describe(result),
             )
         )
