@@ -16,15 +16,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
@@ -41,10 +33,7 @@ from colligate.documents import Document, Hit
 from colligate.documents.chunking import STRUCTURAL, parse_chunker
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import (
-    ColligateError,
-    ServerFailed,
-)
+from colligate.errors import ColligateError, ServerFailed
 from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models.base import (
     Capability,
