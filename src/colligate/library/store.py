@@ -3,7 +3,7 @@
 catalogue.sqlite   documents, passages, words, files; with its log (-wal) while it is open
 vectors-N.f32      the passages' vectors, of N numbers each
 adding             held by the process that adds documents, empty
-responses.sqlite   models' replies, if they are kept
+responses.sqlite   what models said about documents, if a strategy keeps it
 files/, runs/      files sent to a server, and its runs over them
 web/               files fetched from web addresses
 """
