@@ -156,6 +156,15 @@ def test_a_file_that_others_can_read_or_that_is_no_list_of_tokens_is_refused(tok
         tokens.read()
 
 
+def test_a_file_of_an_earlier_version_is_read_unless_it_limits_requests(tokens, given):
+    made = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps([{**each, "per_minute": None} for each in made]))
+    assert tokens.find(given["read"]).rights == (Right.READ,)
+    tokens.path.write_text(json.dumps([{**each, "per_minute": 30} for each in made]))
+    with pytest.raises(UsageError, match="per_minute"):
+        tokens.read()
+
+
 def test_the_command_makes_lists_and_revokes(tokens, capsys):
     def run(*arguments: str) -> tuple[int, Any]:
         status = main(["token", *arguments, "--tokens", str(tokens.path)])

@@ -59,7 +59,7 @@ export function App() {
       <footer class="foot">
         <span>colligate {about.value?.version}</span>
         <Models />
-        <a href="api/docs">API</a>
+        <a href="api/openapi.json">API</a>
       </footer>
       <DocumentSheet />
       <Locked />

@@ -19,13 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from colligate import __version__
-from colligate.cli.command import (
-    ANSWERED,
-    WRONG_USAGE,
-    discard_output,
-    event_loop,
-    report_error,
-)
+from colligate.cli.command import ANSWERED, WRONG_USAGE, discard_output, event_loop, report_error
 from colligate.cli.display import prepare_streams
 
 if TYPE_CHECKING:

@@ -54,8 +54,7 @@ async def library_show_command(
     ],
     *,
     text: Annotated[
-        bool,
-        typer.Option("--text", help="Print the text that spans refer to, and nothing else."),
+        bool, typer.Option("--text", help="Print the text that spans refer to, and nothing else.")
     ] = False,
     where: options.LibraryOptions,
     as_json: options.AsJson = False,

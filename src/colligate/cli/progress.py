@@ -31,14 +31,7 @@ from rich.text import Text
 
 from colligate.cli.command import event_loop
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
-from colligate.core.events import (
-    Asking,
-    Event,
-    Listener,
-    Noted,
-    Progressed,
-    Writing,
-)
+from colligate.core.events import Asking, Event, Listener, Noted, Progressed, Writing
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
 

@@ -104,8 +104,8 @@ async def serve_command(
 ) -> int:
     """Serve a library over HTTP: a page to ask in, and an API.
 
-    Models are opened before the first connection is
-    accepted. An interrupt stops the server once the questions under way have their answers.
+    Models are opened before the first connection is accepted. An interrupt stops the server once
+    the questions under way have their answers.
     """
     from colligate.cli.progress import watch_run
 
@@ -142,10 +142,5 @@ async def serve_command(
             display.close()
             note(f"colligate is at {url}")
 
-        await listen(
-            config,
-            lambda: engine,
-            on_opening=watcher.see,
-            on_ready=report_ready,
-        )
+        await listen(config, lambda: engine, on_opening=watcher.see, on_ready=report_ready)
     return ANSWERED

@@ -22,9 +22,7 @@ def strategies_command(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME",
-            help="Show only this strategy, with its parameters.",
-            show_default=False,
+            metavar="NAME", help="Show only this strategy, with its parameters.", show_default=False
         ),
     ] = None,
     *,

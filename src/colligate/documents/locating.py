@@ -105,11 +105,7 @@ def normalise(text: str) -> NormalisedText:
 
 
 def locate(
-    quote: str,
-    document: Document,
-    *,
-    within: Span | None = None,
-    verbatim: bool = False,
+    quote: str, document: Document, *, within: Span | None = None, verbatim: bool = False
 ) -> Location | None:
     """Find a quote in a document, or only inside `within`; None if it is not there.
 

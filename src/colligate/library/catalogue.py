@@ -12,12 +12,7 @@ from typing import Any
 
 from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
-from colligate.library.protocols import (
-    FileRecord,
-    ReadFile,
-    StoredPassage,
-    StoredText,
-)
+from colligate.library.protocols import FileRecord, ReadFile, StoredPassage, StoredText
 from colligate.library.schema import Database, DocumentState
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import is_address

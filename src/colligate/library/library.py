@@ -42,16 +42,8 @@ from colligate.library.named import (
 from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
-from colligate.library.store import (
-    RESPONSES_FILE,
-    open_store,
-    resolve_default_path,
-)
-from colligate.library.web import (
-    folder_of,
-    is_address,
-    list_addresses,
-)
+from colligate.library.store import RESPONSES_FILE, open_store, resolve_default_path
+from colligate.library.web import folder_of, is_address, list_addresses
 from colligate.models import Embedder
 from colligate.plugins import load_plugin, plugins
 
@@ -444,9 +436,7 @@ class AsyncLibrary(View):
                         yield numbers
 
         indexer = Indexer(
-            catalogue,
-            open_index,
-            lambda done, total: report(Progress("embedding", done, total)),
+            catalogue, open_index, lambda done, total: report(Progress("embedding", done, total))
         )
         await indexer.run(list_numbers())
         return indexer.done

@@ -77,11 +77,7 @@ class ParserPool:
             self._idle.put(parser)
 
     def read(
-        self,
-        path: Path,
-        size: int = 0,
-        known: str = "",
-        reader: Reader | None = None,
+        self, path: Path, size: int = 0, known: str = "", reader: Reader | None = None
     ) -> ParsedFile:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 

@@ -27,12 +27,7 @@ from colligate.documents.document import SHEETS
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
 from colligate.library.catalogue import Catalogue
-from colligate.library.protocols import (
-    PassageStore,
-    Scope,
-    ScoredPassage,
-    StoredText,
-)
+from colligate.library.protocols import PassageStore, Scope, ScoredPassage, StoredText
 from colligate.library.schema import DocumentState
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Embedder

@@ -21,9 +21,7 @@ USES = logging.getLogger("colligate.tokens")
 """Each request that a named token allows or that is refused to it: name, method, path, status."""
 
 # Everything else needs the token: the page asks for it, the documentation holds no user's data.
-_OPEN = frozenset(
-    "/ /index.html /healthz /favicon.ico /favicon.svg /api/docs /api/openapi.json".split()
-)
+_OPEN = frozenset("/ /index.html /healthz /favicon.ico /favicon.svg /api/openapi.json".split())
 _ASSETS = "/assets/"
 _HUNG_UP = 499  # the status that is counted for a client that did
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

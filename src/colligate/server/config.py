@@ -20,8 +20,7 @@ class ServerConfig:
     """The options of `colligate serve`. Sizes are in bytes, times in seconds.
 
     Every client must send the `token`, which allows everything, or one of those in the file
-    `tokens`; with neither, anyone who reaches the port may ask. Web pages of `allow_origins` may
-    ask.
+    `tokens`; with neither, anyone who reaches the port may ask. Pages of `allow_origins` may too.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`

@@ -95,8 +95,7 @@ class AskRequest(BaseModel):
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[
-        bool,
-        Field(description="Allow work that takes many calls, as an agent for each document."),
+        bool, Field(description="Allow work that takes many calls, as an agent for each document.")
     ] = False
     history: History = []
     stream: Annotated[bool, Field(description="Send events as they come.")] = False

@@ -38,6 +38,7 @@ class NamedToken(BaseModel):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     rights: Annotated[tuple[Right, ...], Field(min_length=1)]
     made: date
+    per_minute: Annotated[None, Field(exclude=True)] = None  # earlier versions wrote it
 
     @property
     def short_digest(self) -> str:
@@ -85,7 +86,8 @@ class TokenFile:
             hint = f"`colligate token make NAME --tokens {self.path}` makes it"
             raise UsageError(f"cannot read {self.path}", error.strerror or "", hint) from error
         except ValidationError as error:
-            why = error.errors(include_url=False)[0]["msg"]
+            first = error.errors(include_url=False)[0]
+            why = ": ".join([".".join(map(str, first["loc"])), first["msg"]])
             raise UsageError(f"{self.path} is not a list of tokens", why) from None
         return self._tokens
 

@@ -20,13 +20,7 @@ from colligate.documents.reading.discovery import FoundFiles, find_files
 from colligate.documents.reading.formats import detect_format
 from colligate.documents.reading.source import Limits, SourceFile, document_id, load, make_document
 from colligate.documents.tree import Kind, flat_tree
-from colligate.errors import (
-    ColligateError,
-    NoText,
-    ReadingError,
-    UnsupportedFormat,
-    find_installer,
-)
+from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat, find_installer
 
 __all__ = [
     "FoundFiles",

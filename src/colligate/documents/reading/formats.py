@@ -69,10 +69,7 @@ PICTURES = {b"\x89PNG": PNG, b"\xff\xd8\xff": JPEG, b"II*\x00": TIFF, b"MM\x00*"
 """The formats that OCR reads, by the first bytes of their files."""
 _MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(
-    f"{_HERE}.wikitext:read_wikitext",
-    "text/x-wiki",
-    package="mwparserfromhell",
-    extra="wikitext",
+    f"{_HERE}.wikitext:read_wikitext", "text/x-wiki", package="mwparserfromhell", extra="wikitext"
 )
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 

@@ -1,11 +1,11 @@
-"""What the server is: version, strategies, limits, health, metrics, and the API's reference."""
+"""What the server is: version, strategies, limits, health, metrics."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
 from colligate import __version__
 from colligate.core.parameters import list_parameters
@@ -67,9 +67,3 @@ async def check_health(server: State) -> dict[str, str]:
 async def read_metrics(server: State) -> Response:
     """Return counts and times, without text of questions or documents."""
     return Response(server.metrics.render(), media_type=CONTENT_TYPE)
-
-
-@router.get("/api/docs", include_in_schema=False)
-async def show_reference() -> Response:
-    """Lead to the OpenAPI document, which has every path."""
-    return RedirectResponse("openapi.json")

@@ -12,11 +12,7 @@ from sse_starlette import ServerSentEvent
 from colligate.library.sources import SearchMode, select_documents
 from colligate.server.errors import Conflict
 from colligate.server.libraries import NAME
-from colligate.server.shapes import (
-    LibraryShape,
-    PassageShape,
-    describe_passage,
-)
+from colligate.server.shapes import LibraryShape, PassageShape, describe_passage
 from colligate.server.state import ServerState, State
 from colligate.server.stream import EventStream, sse
 from colligate.server.uploads import UploadJob, free_space

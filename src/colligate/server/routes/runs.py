@@ -15,12 +15,7 @@ from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
 from colligate.server.shapes import AnswerShape, AskRequest
 from colligate.server.state import ServerState, State
-from colligate.server.stream import (
-    AsciiJSONResponse,
-    EventStream,
-    is_heard,
-    sse,
-)
+from colligate.server.stream import AsciiJSONResponse, EventStream, is_heard, sse
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _QUEUED = b'{"event": "queued"'
@@ -78,9 +73,7 @@ async def export_run(
 
 @router.get("/runs/{run_id}/events", summary="Replay and follow a run", response_class=EventStream)
 async def follow_run(
-    run_id: str,
-    server: State,
-    last_event_id: Annotated[str | None, Header()] = None,
+    run_id: str, server: State, last_event_id: Annotated[str | None, Header()] = None
 ) -> Response:
     """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0

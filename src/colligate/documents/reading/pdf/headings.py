@@ -55,9 +55,7 @@ def repair_headings(pages: Sequence[PageLayout], outline: Sequence[WantedTitle])
 
 
 def _find_anchors(
-    by_page: Sequence[Sequence[PlacedLine]],
-    outline: Sequence[WantedTitle],
-    contents: ContentsList,
+    by_page: Sequence[Sequence[PlacedLine]], outline: Sequence[WantedTitle], contents: ContentsList
 ) -> tuple[list[PdfHeading], float, Basis]:
     """Return the headings that outline or contents confirm, the share found, and which it was."""
     best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from colligate.documents.reading.pdf.layout import (
-    MARGIN,
-    PageLayout,
-    PdfBlock,
-    PdfLine,
-    clean_line,
-)
+from colligate.documents.reading.pdf.layout import MARGIN, PageLayout, PdfBlock, PdfLine, clean_line
 from colligate.documents.reading.pdf.numbering import split_number
 
 # Tables that include the text above or below them.
