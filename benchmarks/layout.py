@@ -23,6 +23,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,19 +41,10 @@ REGISTRIES = (
 )
 MOST_LINES, MOST_PARAMETERS = 600, 6
 
-METHODS = (
-    "auto",
-    "duquad",
-    "dualrag",
-    "spd_rag",
-    "rdr2",
-    "longrefiner",
-    "decompose",
-    "per_document",
-)
+METHODS = [path.parent.name for path in sorted(SOURCE.glob("strategies/*/method.py"))]
 
 FRAMES = """
-import json, sys
+import json, os, sys
 import openai._base_client as client
 
 async def post(self, path, **_):
@@ -63,7 +55,6 @@ async def post(self, path, **_):
             found.append(name[len({source!r}) + 1 :] + ":" + frame.f_code.co_qualname)
         frame = frame.f_back
     print(json.dumps(found[::-1]), flush=True)
-    import os
     os._exit(0)
 
 client.AsyncAPIClient.post = post
@@ -245,8 +236,6 @@ def list_frames() -> list[str]:
     """Return our functions between the command line and the model's request."""
     document = str(ROOT / "examples" / "licences" / "CC0-1.0.txt")
     code = FRAMES.format(source=str(SOURCE), document=document)
-    import tempfile
-
     with tempfile.TemporaryDirectory() as library:
         done = subprocess.run(
             [sys.executable, "-c", code, library], capture_output=True, text=True, cwd=library

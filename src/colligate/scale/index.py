@@ -13,17 +13,10 @@ import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
-from colligate.errors import (
-    LibraryDamaged,
-    LibraryLocked,
-)
+from colligate.errors import LibraryDamaged, LibraryLocked
 from colligate.library.bm25 import Terms
 from colligate.library.passages import take_best
-from colligate.library.protocols import (
-    IndexEntry,
-    Scope,
-    ScoredPassage,
-)
+from colligate.library.protocols import IndexEntry, Scope, ScoredPassage
 from colligate.scale.tables import (
     COMPARED_EXACTLY,
     EVERY_PARTITION,

@@ -25,12 +25,7 @@ from datetime import datetime
 from pathlib import Path
 
 from colligate.concurrency import in_thread
-from colligate.errors import (
-    LibraryDamaged,
-    LibraryError,
-    LibraryLocked,
-    UsageError,
-)
+from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, UsageError
 from colligate.library import schema
 from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import PassageStore

@@ -22,11 +22,7 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.prompts import (
-    enclose,
-    escape,
-    parse_sentence,
-)
+from colligate.core.prompts import enclose, escape, parse_sentence
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.documents import Passage

@@ -19,10 +19,7 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.fit import Room
-from colligate.core.prompts import (
-    parse_sentence,
-    render_thoughts,
-)
+from colligate.core.prompts import parse_sentence, render_thoughts
 from colligate.core.run import Run
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import Lookup, LookupMethod, fit_prompt, make_prompt

@@ -24,12 +24,7 @@ from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import split_sentences
 from colligate.lab.baselines.encoders import get_dual_encoder
-from colligate.lab.baselines.shared import (
-    DocumentMethod,
-    meter_passes,
-    require_weights,
-    show_best,
-)
+from colligate.lab.baselines.shared import DocumentMethod, meter_passes, require_weights, show_best
 
 
 @dataclass(frozen=True)

@@ -236,8 +236,7 @@ class ReflectiveModel(TransformersModel):
         vocabulary: Mapping[str, int] = self.tokenizer.get_vocab()
         if missing := [mark for mark in TOKENS if mark not in vocabulary]:
             what, why = f"{self.name} is not a Self-RAG model", f"it has no token {missing[0]}"
-            hint = "use selfrag/selfrag_llama2_7b, or leave reflection out"
-            raise WeightsUnavailable(what, why, hint)
+            raise WeightsUnavailable(what, why, "use selfrag/selfrag_llama2_7b")
         return {mark: vocabulary[mark] for mark in TOKENS}
 
     def wants_retrieval(self, question: str) -> float:

@@ -73,7 +73,7 @@ def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: 
         figures=figures,
         stem=stem,
         verdicts=_make_verdicts(results),
-        wrong=dict(_list_wrong(results)),
+        wrong=tuple(_list_wrong(results)),
         made_with=_make_provenance(results),
         format_number=format_number,
         format_interval=format_interval,
@@ -165,9 +165,12 @@ def _make_provenance(results: RunResults) -> TextTable:
     made = results.provenance
     parts = {
         **{"suite": made.suite, "seed": made.seed, "questions": made.questions, **made.settings},
-        **{role: vars(record) for role, record in made.models.items()},
-        **{each.label: {"strategy": each.strategy, "set": each.set} for each in results.methods},
         "colligate": made.versions.get("colligate"),
+        **{f"model: {role}": vars(record) for role, record in made.models.items()},
+        **{
+            f"row: {each.label}": {"strategy": each.strategy, "set": each.set}
+            for each in results.methods
+        },
     }
     return [(name, _format_value(value)) for name, value in parts.items()]
 

@@ -27,11 +27,7 @@ from colligate.lab.bench.corpus import INDEXES, CorpusResolver
 from colligate.lab.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.lab.bench.metrics.groups import Backends
 from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row
-from colligate.lab.bench.participants import (
-    ModelNames,
-    Participants,
-    open_participants,
-)
+from colligate.lab.bench.participants import ModelNames, Participants, open_participants
 from colligate.lab.bench.plan import Plan, SuiteEntry, configure_entries, plan, require_path
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question

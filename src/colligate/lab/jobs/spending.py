@@ -14,14 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from colligate.core.budget import TokenBudget
 from colligate.errors import BudgetExceeded
-from colligate.models import (
-    Capability,
-    ChatModel,
-    ChatRequest,
-    Completion,
-    OnToken,
-    Role,
-)
+from colligate.models import Capability, ChatModel, ChatRequest, Completion, OnToken, Role
 from colligate.models.base import WrappedModel
 from colligate.models.metering import Call, Meter, UsageReport
 

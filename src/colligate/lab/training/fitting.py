@@ -25,12 +25,7 @@ from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
 from colligate.lab.training.adapter_gguf import write_adapter_gguf
-from colligate.lab.training.recipes import (
-    Recipe,
-    apply_settings,
-    locate_base,
-    read_recipe,
-)
+from colligate.lab.training.recipes import Recipe, apply_settings, locate_base, read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.lab.training.trainer import (
     MARK,
@@ -351,6 +346,7 @@ def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
         # Weights that have a digest may move to another place.
         "base": weights_digest(inputs.base) or inputs.base,
         "data": dict(inputs.digests),
+        "processes": 1,  # earlier versions trained in several
         **asdict(inputs.computation),
     }
     record = FitRecord(made_with, inputs.base, inputs.recipe.text)

@@ -37,12 +37,7 @@ from colligate.lab.training.scores import make_plain_document
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role
-from colligate.strategies.longrefiner.method import (
-    FORCED,
-    LongRefiner,
-    has_parts,
-    scope_messages,
-)
+from colligate.strategies.longrefiner.method import FORCED, LongRefiner, has_parts, scope_messages
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
     find_unknown_titles,
@@ -64,8 +59,7 @@ from colligate.strategies.longrefiner.skeleton import (
 from colligate.strategies.longrefiner.structuring import (
     LEVELS,
     Article,
-    Structurer,
-    Structuring,
+    build_article,
     limit_skeleton,
     split_parts,
     structuring_messages,
@@ -140,22 +134,16 @@ async def _ask_teacher(
         if reads:
             count = settings.documents
             for document in await rank_documents(question.text, run, count, settings.mode):
-                made.take(await _select(question, document, settings, run), SELECTION)
+                made.take(await _select(question, document, run), SELECTION)
         made.usage = context.usage_of(run)
     return made
 
 
-async def _select(
-    question: Question, document: str, settings: CurationSettings, run: Run
-) -> CuratedItem:
+async def _select(question: Question, document: str, run: Run) -> CuratedItem:
     """Ask which titles of a document help, as `LongRefiner` asks."""
-    structurer = Structurer(
-        Structuring.HEADINGS,  # the teacher writes no structure
-        LongRefiner.least_words,
-        LongRefiner.most_words,
-        settings.structuring_tokens,
-    )
-    article = await structurer.structure(await run.document(document), run)
+    source = await run.document(document)
+    words = {"least_words": LongRefiner.least_words, "most_words": LongRefiner.most_words}
+    article = await asyncio.to_thread(build_article, source, source.tree, **words)
     if not has_parts(article):
         return CuratedItem.without(WITHOUT_PARTS)
     messages = selection_messages(question.text, article)

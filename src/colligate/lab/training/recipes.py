@@ -35,11 +35,11 @@ class Recipe:
 
     `base` is the model that the paper trained, for information. `cutoff` is the maximum of tokens
     of a sample, prompt and reply: longer ones are left out. A step learns from `global_batch`
-    samples over all devices; a device computes `device_batch` of them together. `epochs` are passes
-    over the samples, unless `steps` is set. `warmup` is a share of the steps. `rank`, `alpha`,
-    `dropout` and `targets` ("all-linear" or names of modules) are LoRA's. The loss is measured on
-    at most `held_out` held-out samples. `evaluate_every` and `save_every` are a number of steps, or
-    below 1 a share of all.
+    samples, of which `device_batch` are computed together. `epochs` are passes over the samples,
+    unless `steps` is set. `warmup` is a share of the steps. `rank`, `alpha`, `dropout` and
+    `targets` ("all-linear" or names of modules) are LoRA's. The loss is measured on at most
+    `held_out` held-out samples. `evaluate_every` and `save_every` are a number of steps, or below
+    1 a share of all.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

@@ -8,14 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -24,13 +17,7 @@ from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.strategies.dualrag.knowledge import ELSE, Fragment, Knowledge
-from colligate.strategies.dualrag.method import (
-    Gathered,
-    Identified,
-    Reasoned,
-    Stopped,
-    Summarised,
-)
+from colligate.strategies.dualrag.method import Gathered, Identified, Reasoned, Stopped, Summarised
 from colligate.strategies.dualrag.prompts import (
     LONGEST_STATEMENT,
     MOST_STATEMENTS,

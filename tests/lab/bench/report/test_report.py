@@ -14,7 +14,7 @@ import pytest
 from colligate.lab.bench.outcome import Outcome, Row, read_rows
 from colligate.lab.bench.report import write_report
 from colligate.lab.bench.tables import digest_rows
-from support.bench import DATASETS, METHODS, MadeRun
+from support.bench import DATASETS, METHODS, MadeRun, suite_text
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
@@ -239,3 +239,17 @@ def test_it_is_written_where_asked_with_its_figures_beside_it(
     figures = {each.name.replace(" ", "%20") for each in out.glob(f"{file.stem}-*.svg")}
     assert set(linked) == figures
     assert len(linked) == 4
+
+
+def test_rows_of_one_label_and_a_named_reader_are_kept_apart(made_run: Make) -> None:
+    run = made_run(questions=3, methods=2, suite=suite_text(2).replace('"SBERT"', '"Vanilla LLM"'))
+    file = run.write() / "run.json"
+    record = json.loads(file.read_text("utf-8")) | {"settings": {"reader": "plain"}}
+    file.write_text(json.dumps(record), "utf-8")
+
+    text = write_report(run.folder).read_text("utf-8")
+
+    assert text.count("<summary>Answers of Vanilla LLM that are not right</summary>") == 2
+    made_with = table_after(text, "Made with")
+    assert made_with["reader"] == ["plain"]
+    assert made_with["model: reader"][0].startswith("name: gguf:models/qwen2.5")

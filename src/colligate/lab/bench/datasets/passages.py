@@ -24,12 +24,7 @@ from colligate.documents.reading import Reading, find_files, read_file
 from colligate.documents.reading.source import stem_of
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tree import Tree
-from colligate.errors import (
-    ColligateError,
-    FaultyRecord,
-    ReadingError,
-    UnsupportedFormat,
-)
+from colligate.errors import ColligateError, FaultyRecord, ReadingError, UnsupportedFormat
 from colligate.lab.bench.datasets.records import (
     JsonObject,
     NullableText,
