@@ -158,6 +158,11 @@ def test_documents_are_listed_once_as_bibtex(paid):
         "  month = {5},\n"
         "  note = {rules.pdf, pages 3, 9},\n"
         "}\n"
+        "\n"
+        "@misc{notes-2,\n"
+        "  title = {{Notes}},\n"
+        "  note = {rules.pdf, page 3},\n"
+        "}\n"
     )
 
 

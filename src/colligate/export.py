@@ -134,8 +134,8 @@ def choose_format(path: Path) -> Format:
     return found
 
 
-def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
-    """Write an answer to a file, whole or not at all; return what the format leaves out."""
+def write_export(answer: Mapping[str, Any], path: Path) -> None:
+    """Write an answer to a file, whole or not at all."""
     content = choose_format(path).render(answer)
     target = path.resolve()  # a link stays, and what it leads to is replaced
     fresh = target.with_name(f"{target.name}.new")
@@ -148,11 +148,6 @@ def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
         fresh.unlink(missing_ok=True)
         why = error.strerror or str(error)
         raise ColligateError(f"cannot write {path}", why, "give another file") from error
-    if path.suffix.lower() != ".bib":
-        return []
-    titles = (each["title"] for each in answer["citations"] if not _is_documented(each))
-    why = "states neither authors nor a date: it is left out"
-    return [f"{title} {why} of {path.name}" for title in dict.fromkeys(titles)]
 
 
 # Characters that XML cannot hold, and those that reorder what is around them.
@@ -260,7 +255,7 @@ def _render_docx(answer: Mapping[str, Any]) -> bytes:
     return file.getvalue()
 
 
-# BibTeX: one entry for each document cited that states who wrote it, or when.
+# BibTeX: one entry for each document cited.
 
 _LATEX = str.maketrans(
     {char: rf"\{char}" for char in "&%$#_"}
@@ -269,13 +264,9 @@ _LATEX = str.maketrans(
 )
 
 
-def _is_documented(citation: Mapping[str, Any]) -> bool:
-    return bool(citation.get("authors") or citation.get("date"))
-
-
 def _render_bibtex(answer: Mapping[str, Any]) -> str:
     cited: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for citation in filter(_is_documented, answer["citations"]):
+    for citation in answer["citations"]:
         cited[citation["document"]].append(citation)
     return "\n".join(_write_entry(*each) for each in cited.items())
 

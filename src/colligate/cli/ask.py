@@ -13,7 +13,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, NOT_FOUND, command
-from colligate.cli.display import note, print_json, warn
+from colligate.cli.display import note, print_json
 
 if TYPE_CHECKING:
     from colligate.cli.progress import Watcher
@@ -96,8 +96,7 @@ async def ask_command(
             answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
     status = show(answer, run, watcher)
     for file in output or []:
-        for left_out in answer.export(file):
-            warn(left_out)
+        answer.export(file)
         note(f"written to {file}")
     return status
 

@@ -219,18 +219,17 @@ class Answer:
             "warnings": list(self.warnings),
         }
 
-    def export(self, path: str | Path) -> list[str]:
+    def export(self, path: str | Path) -> None:
         """Write the answer with its sources to a file; an existing one is replaced.
 
         The ending says the format: `.md`, `.html`, `.docx`, or `.bib` for the documents cited.
-        Returns a line for each document that the format leaves out.
 
         Raises:
             UsageError: no format has this ending, or the file cannot be written there.
         """
         from colligate.models.names import redact_name  # a tenth of a second
 
-        return write_export({**self.to_json(), "model": redact_name(self.model)}, Path(path))
+        write_export({**self.to_json(), "model": redact_name(self.model)}, Path(path))
 
 
 @dataclass(frozen=True)
