@@ -6,36 +6,18 @@ from typing import Annotated
 
 import typer
 
-from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
-from colligate.cli.display import make_table, print_json, print_result
+from colligate.cli.display import make_table, print_result
 
 app = typer.Typer(help="List and fetch local model weights, pinned by SHA-256.")
 
 
 @command(app, "list")
-def models_list_command(as_json: options.AsJson = False) -> int:
+def models_list_command() -> int:
     """List the weights and libraries that can be pulled, and whether they are here."""
     from colligate.models.llama.libraries import library_entry
     from colligate.models.weights import list_weights
 
-    listed = [*list_weights(), library_entry()]
-    if as_json:
-        print_json(
-            [
-                {
-                    "name": weights.name,
-                    "purpose": weights.purpose,
-                    "megabytes": round(weights.megabytes, 1),
-                    "licence": weights.licence,
-                    "present": weights.present,
-                    "path": str(weights.path),
-                    "sha256": weights.digest,
-                }
-                for weights in listed
-            ]
-        )
-        return ANSWERED
     rows = [
         (
             weights.name,
@@ -44,7 +26,7 @@ def models_list_command(as_json: options.AsJson = False) -> int:
             weights.licence,
             weights.purpose,
         )
-        for weights in listed
+        for weights in [*list_weights(), library_entry()]
     ]
     print_result(make_table(["name", "", "size", "licence", "for"], rows))
     return ANSWERED

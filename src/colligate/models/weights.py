@@ -146,15 +146,13 @@ class OnProgress(Protocol):
 
 @dataclass(frozen=True)
 class WeightsEntry:
-    """A line of `colligate models list`. `path` is the folder, which may not exist yet."""
+    """A line of `colligate models list`."""
 
     name: str
     purpose: str
     megabytes: float
     licence: str
     present: bool
-    path: Path
-    digest: str
 
 
 def home() -> Path:
@@ -269,12 +267,10 @@ def _stamp(weights: Pinned, folder: Path) -> bytes:
 
 def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and whether they are on this machine."""
-    listed = []
-    for name, weights in PINNED.items():
-        present, digest = find_weights(name) is not None, weights.files["model"].sha256
-        about = name, weights.purpose, weights.size / 1e6, weights.licence
-        listed.append(WeightsEntry(*about, present, _folder(name), digest))
-    return listed
+    return [
+        WeightsEntry(name, each.purpose, each.size / 1e6, each.licence, bool(find_weights(name)))
+        for name, each in PINNED.items()
+    ]
 
 
 def hash_file(path: Path) -> str:

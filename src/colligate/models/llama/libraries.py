@@ -125,19 +125,18 @@ def verify_libraries() -> list[Path]:
 
 
 def library_entry() -> WeightsEntry:
-    """Return the line of `colligate models list`; a user's folder has no size and no digest."""
-    size, digest, present, path = 0, "", False, home() / "llama"
+    """Return the line of `colligate models list`; a user's folder has no size."""
+    size, present = 0, False
     try:
-        if own := _user_folder():
-            which, path, present = "the folder in COLLIGATE_LLAMA", own, True
+        if _user_folder():
+            which, present = "the folder in COLLIGATE_LLAMA", True
         else:
             which, archive = _choose_build()
-            size, digest, path = archive.size, archive.sha256, _folder(which)
-            present = _is_complete(path)
+            size, present = archive.size, _is_complete(_folder(which))
     except WeightsUnavailable as error:
         which = error.why
     purpose = f"runs `bundled` and `gguf:`: {LIBRARY} {VERSION} ({which})"
-    return WeightsEntry(LIBRARY, purpose, size / 1e6, _TABLE["licence"], present, path, digest)
+    return WeightsEntry(LIBRARY, purpose, size / 1e6, _TABLE["licence"], present)
 
 
 def find_library_file(folder: Path, name: str) -> Path | None:
