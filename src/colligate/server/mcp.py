@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 import colligate
-from colligate.core.run import allow, refuse
 from colligate.documents import Document
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
@@ -29,7 +28,6 @@ from colligate.server.shapes import (
     AskRequest,
     Conditions,
     DocumentShape,
-    History,
     OnEvent,
     StrategyName,
     describe_passage,
@@ -124,8 +122,6 @@ class SingleLibrary:
             parameters=[f"{name}={value}" for name, value in request.parameters.items()],
             where=request.where,
             on_event=None if on_event is None else lambda event: on_event(event.to_json()),
-            consent=allow if request.yes else refuse,
-            history=[turn.to_turn() for turn in request.history],
         )
         return answer.to_json()
 
@@ -142,48 +138,10 @@ LibraryName = Annotated[str, Field(description="The name of a library.")]
 Offset = Annotated[int, Field(ge=0)]
 
 
-class AskArguments(BaseModel):
-    """The arguments of the tool `ask`."""
-
-    question: QuestionText
-    library: LibraryName = DEFAULT_LIBRARY
-    strategy: StrategyName = DEFAULT_STRATEGY
-    where: Conditions | None = None
-    effort: Annotated[
-        Literal["low", "normal", "high"] | None,
-        Field(
-            description="How much `auto` may do: low reads once, normal (the default) may try one"
-            " more method, high tries all methods in turn."
-        ),
-    ] = None
-    yes: Annotated[
-        bool,
-        Field(
-            description="Allow work that takes many model calls, such as an agent for each of"
-            " many documents. A warning that names --yes says when it is needed."
-        ),
-    ] = False
-    history: History = []
-
-    def to_request(self) -> AskRequest:
-        """Return the request to a library."""
-        return AskRequest(
-            question=self.question,
-            strategy=self.strategy,
-            parameters={} if self.effort is None else {"effort": self.effort},
-            where=self.where or [],
-            yes=self.yes,
-            history=self.history,
-        )
-
-
-def _tool(
-    server: MCPServer[None], title: str, arguments: type[BaseModel] | None = None
-) -> Callable[[Tool], Tool]:
+def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
     """Add a tool that only reads; its docstring is the description that a model gets.
 
-    The fields of `arguments` are its arguments, in place of `**given`. colligate's own errors are
-    sent to the client's model as results.
+    colligate's own errors are sent to the client's model as results.
     """
 
     def add(tool: Tool) -> Tool:
@@ -197,8 +155,6 @@ def _tool(
                     raise ToolError(str(found)) from error
                 raise
 
-        if arguments is not None:
-            answer.__signature__ = _with_fields(tool, arguments)  # type: ignore[attr-defined]
         description = cleandoc(tool.__doc__ or "")
         server.add_tool(answer, title=title, description=description, annotations=_READS)
         return tool
@@ -206,33 +162,34 @@ def _tool(
     return add
 
 
-def _with_fields(tool: Tool, arguments: type[BaseModel]) -> Signature:
-    """Return the signature of a tool with a parameter for each field in place of `**given`."""
-    declared = signature(tool, eval_str=True)
-    own = [each for each in declared.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    fields = [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if field.is_required() else field.default,
-            annotation=Annotated[field.annotation, field],
-        )
-        for name, field in arguments.model_fields.items()
-    ]
-    return declared.replace(parameters=[*own, *fields])
-
-
 def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
-    @_tool(server, "Ask the documents", AskArguments)
-    async def ask(context: Context[None], **given: Any) -> Annotated[CallToolResult, AnswerShape]:
+    @_tool(server, "Ask the documents")
+    async def ask(
+        context: Context[None],
+        question: QuestionText,
+        strategy: StrategyName = DEFAULT_STRATEGY,
+        effort: Annotated[
+            Literal["low", "normal", "high"] | None,
+            Field(
+                description="How much `auto` may do: low reads once, normal (the default) may try"
+                " one more method, high tries all methods in turn."
+            ),
+        ] = None,
+        where: Conditions | None = None,
+        library: LibraryName = DEFAULT_LIBRARY,
+    ) -> Annotated[CallToolResult, AnswerShape]:
         """Answer a question over the documents, each statement cited to its exact place.
 
         Takes from seconds to minutes. When the documents do not hold the answer it says so.
         """
-        asked = AskArguments(**given)
-        library = asked.library
+        asked = AskRequest(
+            question=question,
+            strategy=strategy,
+            parameters={} if effort is None else {"effort": effort},
+            where=where or [],
+        )
         async with forward_progress(context) as on_event:
-            answer = await service.answer(asked.to_request(), library, on_event)
+            answer = await service.answer(asked, library, on_event)
         return CallToolResult(
             content=[TextContent(type="text", text=render_answer(answer).text)],
             structured_content=answer,

@@ -84,17 +84,7 @@ async def test_the_tools_are_offered_as_ones_that_only_read(connected, monkeypat
         assert "duquad" in str(tools["ask"].input_schema)
 
 
-async def test_a_question_may_point_back_to_the_conversation(connected):
-    def reply(call: ChatRequest) -> str:
-        return QUESTION if "complete the last question" in call.messages[0].content else REPLY
-
-    turns = [{"question": "Do cars or bicycles stand there?", "answer": "Cars do not."}]
-    async with connected(reply) as client:
-        answer = await called(client, "ask", question="Where do they?", history=turns)
-    assert (answer["question"], answer["found"]) == (QUESTION, True)
-
-
-async def test_effort_and_consent_are_set_by_the_client(folder, connected):
+async def test_effort_is_set_by_the_client_and_consent_is_not_its_to_give(folder, connected):
     for number in range(20):
         (folder / f"{number}.md").write_text(f"# Yard {number}\n\n" + "Bicycles stand. " * 60)
     question = {"question": "Which bicycles stand in each yard?"}
@@ -102,9 +92,7 @@ async def test_effort_and_consent_are_set_by_the_client(folder, connected):
         some = await called(client, "ask", **question)
         assert "read the documents one by one" in some["how"]
         assert any("of 22: --yes reads all" in warning for warning in some["warnings"])
-        every = await called(client, "ask", **question, yes=True)
-        assert not any("--yes" in warning for warning in every["warnings"])
-        once = await called(client, "ask", **question, yes=True, effort="low")
+        once = await called(client, "ask", **question, effort="low")
         assert "one by one" not in once["how"]
         wrong = {**question, "strategy": "duquad", "effort": "low"}
         assert "has no parameter" in await refused(client, "ask", **wrong)
