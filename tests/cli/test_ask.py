@@ -130,7 +130,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER/none.txt"], "none.txt"),
         (["Who?", ""], "it is empty"),
         (["Wh\udcff?", "FOLDER"], "the question is not text"),
-        (["Who?", "FOLDER/*.none"], "nothing matches"),
+        (["Who?", "FOLDER/*.none"], "no such file or folder"),
         (["Who?", "EMPTY"], "the folder is empty"),
         (["Who?", "FOLDER", "--strategy", "retreive-read"], "did you mean 'retrieve-read'?"),
         (["Who?", "FOLDER", "--set", "kk=3"], "auto has no parameter 'kk'"),

@@ -24,7 +24,7 @@ async def index_command(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Files, folders, globs and https: addresses to add.",
+            help="Files, folders and https: addresses to add.",
             show_default=False,
         ),
     ],

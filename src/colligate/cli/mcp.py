@@ -18,7 +18,7 @@ async def mcp_command(
         list[str] | None,
         typer.Argument(
             metavar="PATH...",
-            help="Files, folders, globs and https: addresses to serve. Default: the whole library.",
+            help="Files, folders and https: addresses to serve. Default: the whole library.",
             show_default=False,
         ),
     ] = None,

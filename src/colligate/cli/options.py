@@ -85,8 +85,7 @@ Paths = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH...",
-        help="Files, folders, globs and https: addresses to answer over. Default: the whole "
-        "library.",
+        help="Files, folders and https: addresses to answer over. Default: the whole library.",
         show_default=False,
     ),
 ]

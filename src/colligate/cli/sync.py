@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import glob
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ async def sync_command(
         list[str] | None,
         typer.Argument(
             metavar="PATH...",
-            help="Files, folders, globs and https: addresses. Default: all that were named before.",
+            help="Files, folders and https: addresses. Default: all that were named before.",
             show_default=False,
         ),
     ] = None,
@@ -132,7 +131,7 @@ def _require(paths: Sequence[str]) -> None:
     from colligate.library.web import is_address
 
     for path in paths:
-        if not (is_address(path) or os.path.lexists(path) or glob.has_magic(path)):
+        if not (is_address(path) or os.path.lexists(path)):
             hint = "`colligate library remove` removes the documents of what is gone for good"
             raise MissingPath(f"no such file or folder: {path}", "", hint)
 

@@ -165,7 +165,7 @@ class AsyncLibrary(View):
         """Read files, folders and web addresses into the library; skip what has not changed.
 
         Args:
-            paths: files, folders, globs, and addresses (`https:`), which are fetched.
+            paths: files, folders, and addresses (`https:`), which are fetched.
             index: make the documents searchable. Without it they are only stored, and a later
                 call indexes them without reading the files again.
             workers: processes that parse; by default one per core, 8 at most. "ray" or
@@ -227,8 +227,8 @@ class AsyncLibrary(View):
         return result
 
     async def named(self) -> list[str]:
-        """Return what to add again to bring the library up to date: the folders, patterns and web
-        addresses that were named, and the files outside them."""
+        """Return what to add again to bring the library up to date: the folders and web addresses
+        that were named, and the files outside them."""
         catalogue = await self._store.open_catalogue()
         paths = await in_thread(list_named, catalogue, resolve_path(self.path))
         return [*map(str, paths), *await in_thread(list_addresses, self.path)]

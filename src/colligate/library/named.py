@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import shutil
 from collections.abc import Collection, Iterable, Sequence
@@ -68,31 +67,27 @@ def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
     return missing
 
 
-# Folders and patterns that were named, in which files may appear later
+# Folders that were named, in which files may appear later
 
 _FOLDERS = "folders"
 
 
 def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
-    """Record those of the paths that are folders or patterns."""
+    """Record those of the paths that are folders."""
     known = _list_folders(catalogue)
-    found = [path for path in map(resolve_path, paths) if path.is_dir() or _is_pattern(path)]
+    found = [path for path in map(resolve_path, paths) if path.is_dir()]
     if new := [path for path in found if path not in known]:
         _write_folders(catalogue, [*known, *new])
 
 
 def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
-    """Return the folders and patterns that were named, and the recorded files that are in none.
+    """Return the folders that were named, and the recorded files that are in none.
 
     The library's own files are left out, and folders that are gone with all their documents.
     """
     files = catalogue.files()
     above = {parent for path in files for parent in path.parents}
-    folders = [
-        path
-        for path in _list_folders(catalogue)
-        if path in above or path.is_dir() or _is_pattern(path)
-    ]
+    folders = [path for path in _list_folders(catalogue) if path in above or path.is_dir()]
     own = {library, *folders}
     return [*folders, *(path for path in files if own.isdisjoint(path.parents))]
 
@@ -103,10 +98,6 @@ def _list_folders(catalogue: Catalogue) -> list[Path]:
 
 def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
     catalogue.set_meta(**{_FOLDERS: json.dumps(list(dict.fromkeys(map(str, folders))))})
-
-
-def _is_pattern(path: Path) -> bool:
-    return glob.has_magic(str(path)) and not path.exists()
 
 
 def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:

@@ -1,10 +1,7 @@
-"""Find the files that paths name: files, folders (walked) and globs."""
+"""Find the files that paths name: files, and folders, which are walked."""
 
 from __future__ import annotations
 
-import fnmatch
-import glob
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +34,7 @@ def find_files(
     follow_links: bool = False,
     pictures: bool = False,
 ) -> FoundFiles:
-    """Return the files that paths, folders and globs name.
+    """Return the files that paths and folders name.
 
     A file named directly is always included. Folders are walked recursively, in order, without
     hidden entries and the folders `without`; of files with an unknown suffix, those that are
@@ -97,20 +94,15 @@ class _Search:
 
 
 def _name_real(given: str | Path) -> str:
-    """Return the real path that is named, without the part that is a pattern; "" for none."""
+    """Return the real path that is named; "" for none."""
     if given == "":
         return ""
     path = Path(given)
     try:
         path = path if path.exists() else path.expanduser()
-        return os.path.realpath(path if path.exists() else _fixed_part(path))
+        return os.path.realpath(path)
     except (OSError, ValueError, RuntimeError):  # it is reported when its files are looked for
         return ""
-
-
-def _fixed_part(pattern: Path) -> Path:
-    """Return the folder in which a pattern is looked for."""
-    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts))
 
 
 def _inside(folder: str) -> str:
@@ -129,8 +121,6 @@ def _expand(given: str | Path, search: _Search) -> None:
         elif path.exists():
             require_regular(path, path.stat())
             search.add(path)
-        elif glob.has_magic(str(path)):
-            _add_glob(path, search)
         else:
             raise FileNotFoundError
     except UnsupportedFormat as error:
@@ -150,40 +140,6 @@ def _add_folder(folder: Path, search: _Search) -> None:
     if empty and len(search.problems) == problems and folder not in search.led_out:
         why = "the folder is empty"
         search.report(NoDocuments(f"no documents in {folder}", why, "name another"))
-
-
-def _add_glob(pattern: Path, search: _Search) -> None:
-    parts = pattern.parts
-    # `glob` would go round in loops of symbolic links, so below "**" folders are walked.
-    at = parts.index("**") if "**" in parts else len(parts)
-    tops = sorted(glob.glob(str(Path(*parts[:at]))))  # noqa: PTH207 (takes absolute patterns too)
-    found = False
-    base = _fixed_part(pattern)
-    for top in map(Path, tops):
-        if not search.may_follow(top, base):
-            found = True
-            continue
-        if top.is_file():
-            search.add(top)
-            found = True
-            continue
-        for file in _walk(top, search):
-            if _matches(file.relative_to(top).parts, parts[at:]):
-                _consider(file, search)
-                found = True
-    if not found:
-        hint = "check the pattern and quote it"
-        search.report(MissingPath(f"nothing matches {pattern}", "", hint))
-
-
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Report whether a path, or a folder above it, matches the parts of a pattern."""
-    if not pattern:
-        return True
-    if pattern[0] == "**":
-        return any(_matches(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
-    matches = bool(parts) and fnmatch.fnmatch(parts[0], pattern[0])
-    return matches and _matches(parts[1:], pattern[1:])
 
 
 _HIDDEN = (".", "~$")  # "~$report.docx" exists while Word has report.docx open
