@@ -69,7 +69,9 @@ class ChatCompletionRequest(_Open):
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     n: int | None = None
+    tools: list[Any] | None = None
     tool_choice: Any = None
+    functions: list[Any] | None = None
     function_call: Any = None
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
@@ -112,6 +114,19 @@ class ChatCompletionRequest(_Open):
                 raise Refused(400, f"{param}: {why}", param=param, code="unsupported_value")
 
     @property
+    def warnings(self) -> list[str]:
+        """What in the request makes no difference to the answer."""
+        found = []
+        if any(message.role not in ("user", "assistant") for message in self.messages):
+            found.append("only questions and answers are read, no other messages")
+        if self.tools or self.functions:
+            found.append("no tools are called: the answer comes from the documents")
+        given = {name for name, value in (self.model_extra or {}).items() if value is not None}
+        if ignored := sorted(given - _NEUTRAL):
+            found.append(f"these parameters change nothing here: {', '.join(ignored)}")
+        return found
+
+    @property
     def _last(self) -> ChatMessage | None:
         return next((each for each in reversed(self.messages) if each.role == "user"), None)
 
@@ -119,6 +134,11 @@ class ChatCompletionRequest(_Open):
 # Choices of tools that leave it to the model whether it calls one.
 _NO_DEMAND = (None, "auto", "none")
 _TEXT = "answers are text with citations"
+# Parameters that say who asks and what becomes of the request, not how to answer.
+_NEUTRAL = frozenset(
+    "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
+    " service_tier store stream stream_options user".split()
+)
 
 
 @router.get("/models", summary="Every strategy over every library")
@@ -156,6 +176,7 @@ async def create_chat_completion(
         model=_model_name(strategy, library),
         library=library,
         page_url=_page_url(request, server.config.allow_origins),
+        warnings=body.warnings,
         with_usage=bool((body.stream_options or {}).get("include_usage")),
     )
     if body.stream:
@@ -228,6 +249,7 @@ class ChatCompletion:
     model: str
     library: str
     page_url: str
+    warnings: list[str]
     with_usage: bool = False
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
     created: int = field(default_factory=lambda: int(time.time()))
@@ -240,7 +262,7 @@ class ChatCompletion:
             **self._head("chat.completion"),
             "choices": [choice],
             "usage": _usage(answer),
-            "colligate": answer,
+            "colligate": self._own_field(answer),
         }
 
     def first_chunk(self) -> dict[str, Any]:
@@ -254,10 +276,11 @@ class ChatCompletion:
             yield self._chunk({"content": content["content"][at : at + _PIECE]})
         if content["annotations"]:
             yield self._chunk({"annotations": content["annotations"]})
-        if len(encode_json(answer)) > _MAX_LINE:
-            left_out = f"{len(answer['evidence']):,} pieces of evidence are left out of this stream"
-            answer = {**answer, "evidence": [], "warnings": [*answer["warnings"], left_out]}
-        yield self._chunk({}, "stop") | {"colligate": answer}
+        own = self._own_field(answer)
+        if len(encode_json(own)) > _MAX_LINE:
+            left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
+            own |= {"evidence": [], "warnings": [*own["warnings"], left_out]}
+        yield self._chunk({}, "stop") | {"colligate": own}
         if self.with_usage:
             yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
 
@@ -268,6 +291,9 @@ class ChatCompletion:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         usage = {"usage": None} if self.with_usage else {}
         return {**self._head("chat.completion.chunk"), "choices": [choice], **usage}
+
+    def _own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
 
     def _content(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return the text, with a link for each span of the answer that rests on a citation."""

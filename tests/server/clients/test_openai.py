@@ -115,6 +115,10 @@ def test_the_last_message_of_the_user_is_the_question(client):
         "rules"
     }
     assert completion.colligate["question"] == QUESTION
+    turns, tools, parameters = completion.colligate["warnings"][-3:]
+    assert turns == "only questions and answers are read, no other messages"
+    assert "no tools are called" in tools
+    assert parameters.endswith(": features, files, max_tokens, temperature")
     assert completion.choices[0].message.tool_calls is None
     nowhere = ask(client, [{"role": "user", "content": "Who is nowhere?"}], tools=[], n=1)
     assert nowhere.choices[0].message.content == "Not in these documents."
@@ -202,7 +206,7 @@ def test_no_line_of_a_stream_is_too_long():
         "usage": {"input_tokens": 1, "output_tokens": 1},
         "warnings": [],
     }
-    completion = ChatCompletion("m", "default", "http://x/")
+    completion = ChatCompletion("m", "default", "http://x/", [])
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < 1 << 17
     assert last["colligate"]["warnings"] == ["1,000 pieces of evidence are left out of this stream"]
