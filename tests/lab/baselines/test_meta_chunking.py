@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents.tokens import token_spans
+from colligate.errors import ServerFailed
 from colligate.lab.baselines.meta_chunking import (
     MetaChunking,
     cut_runs,
@@ -44,6 +45,20 @@ async def test_a_chunk_ends_where_the_model_is_surprised_least(ask, reply):
     )
     assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
     assert answer.citations[0].quote == "Otters sleep afloat."
+
+
+async def test_chunks_that_were_paid_for_are_read_though_the_reranker_fails(ask):
+    class Failing:
+        name = "failing"
+
+        async def score(self, query, texts):
+            raise ServerFailed("down")
+
+    _, run, model = await ask(
+        MetaChunking(words=10), QUESTION, [otters()], likelihood=likelihood, reranker=Failing()
+    )
+    assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
+    assert any("order of the search" in each for each in run.warnings)
 
 
 async def test_the_margin_of_two_answers_says_what_belongs_together(ask):

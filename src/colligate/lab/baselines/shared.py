@@ -23,7 +23,7 @@ from colligate.core.units import Units, choose_units
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.chunking import Chunker
 from colligate.documents.compress import CompressedPassage, compress
-from colligate.errors import WeightsUnavailable
+from colligate.errors import ModelError, WeightsUnavailable
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
 from colligate.readers.lookup import reserve_for_answer, try_structured
@@ -133,8 +133,12 @@ class ChunkMethod(SearchMethod):
     async def read_best(
         self, question: str, chunks: Sequence[Passage], run: Run, most: int | None = None
     ) -> Answer:
-        """Answer from the best chunks."""
-        scores = await score_relevance(question, chunks, run, self.by)
+        """Answer from the best chunks; from the first if their scores fail after a paid call."""
+        try:
+            scores = await score_relevance(question, chunks, run, self.by)
+        except ModelError as error:
+            run.continue_unranked(error)
+            scores = [1 / rank for rank in range(1, len(chunks) + 1)]
         shown = await show_best(chunks, scores, run, by="relevance", most=most, budget=self.budget)
         return await run.read(question, shown, form=self.form)
 
