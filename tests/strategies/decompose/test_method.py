@@ -65,7 +65,8 @@ def ask(request):
 
         def say(call):
             if call.messages[0].content.startswith("You split"):
-                return "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
+                numbered = "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
+                return json.dumps({"steps": plan}) if call.schema else numbered
             quote, short = answers.get(asked_in(call.prompt), ("", ""))
             if isinstance(short, Exception):
                 raise short
@@ -197,7 +198,7 @@ def test_a_date_is_all_the_days_that_it_may_mean(text, value):
     assert days == value
 
 
-async def test_a_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
+async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
     question = "Who is older, Ann Hall or Ben Cole?"
     reply = "1. When was Ann Hall born?\n2. When was Ben Cole born?"
     abilities = [Capability.CHAT, Capability.LABELS]
@@ -207,6 +208,16 @@ async def test_a_model_is_shown_the_examples_that_are_likest_last(make_run, mini
     asked = [message.content for message in model.calls[0].messages if message.role == "user"]
     assert asked[-2:] == ["Who is younger, Hans Berg or Lea Stone?", question]
     assert len(asked) == 6
+
+
+async def test_a_large_model_that_gives_no_plan_is_asked_again_and_then_warned_of(make_run):
+    made = f"```json\n{json.dumps({'steps': CHAIN})}\n```"
+    run, model = make_run([], ["I cannot.", made, "I cannot.", "No."])
+    assert await split_question(BORN, run, 5) == CHAIN
+    assert len(model.calls) == 2
+    assert not run.warnings
+    assert await split_question(BORN, run, 5) == [BORN]
+    assert "the question is not split into steps" in run.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,18 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.readers.citing import documents_of, finish, write_answer, write_checked
-from colligate.readers.lookup import reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer, try_structured
 from colligate.strategies.decompose.prompts import (
     EXAMPLES,
+    PLAN_JSON_TOKENS,
     PLAN_TOKENS,
+    StepPlan,
     check_plan,
     example_messages,
     fill_step,
     find_root,
     list_references,
+    plan_messages,
     read_lines,
 )
 
@@ -169,8 +172,15 @@ class Decompose:
 async def split_question(question: str, run: Run, most: int) -> list[str]:
     """Return the simple questions that a question is split into; itself if it cannot be split.
 
-    The reader is shown the examples that are likest by the run's embedder, the likest last.
+    A local model that gives odds is shown the examples that are likest by the run's embedder, the
+    likest last. Others reply by a schema.
     """
+    if Capability.LABELS not in run.model(Role.READER).capabilities:
+        warning = "the question is not split into steps"
+        made = await try_structured(
+            plan_messages(question), StepPlan, run, max_tokens=PLAN_JSON_TOKENS, warning=warning
+        )
+        return check_plan(made.steps if made else [], question, most)
     examples = EXAMPLES
     if run.embedder is not None:
         vectors = await run.embed([question, *(asked for asked, _ in EXAMPLES)])
