@@ -81,11 +81,11 @@ async def test_files_that_a_killed_server_left_unread_are_read(serve, tmp_path):
     half.write_text("# Ha")
     async with serve() as client:
         jobs = client.server.jobs
-        await until(lambda: not jobs._unfinished("default"))
+        await until(lambda: not jobs.unread("default"))
         assert [each["title"] for each in await client.listed("documents")] == ["Left"]
     assert [file.name for file in files.rglob("*") if file.is_file()] == ["left.md"]
     async with serve() as client:
-        assert not client.server.jobs._unfinished("default")
+        assert not client.server.jobs.unread("default")
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -108,7 +108,7 @@ async def test_files_that_were_not_read_are_read_by_the_next_server(serve, monke
                 _, failed = (await client.events(f"/api/jobs/{job}/events"))[-1]
                 assert (failed["state"], len(failed["problems"])) == ("failed", 1)
     async with serve() as client:
-        await until(lambda: not client.server.jobs._unfinished("default"))
+        await until(lambda: not client.server.jobs.unread("default"))
         assert [each["title"] for each in await client.listed("documents")] == ["A"]
 
 

@@ -42,15 +42,15 @@ async def mcp_command(
     with watch_run() as watcher:
         async with models.engine(judge=judge, on_event=watcher.see) as engine:
             # The client gets its greeting at once; its calls report what fails in the reading.
-            reading = asyncio.create_task(engine.add(paths)) if paths else None
-            server = make_mcp_server(SingleLibrary(engine, paths or ()))
+            service = SingleLibrary(engine, paths or ())
+            if paths:
+                service.start_reading()
+            server = make_mcp_server(service)
             serving = asyncio.create_task(server.run_stdio_async())
             try:
                 # Awaited itself, it would after an interrupt wait for one more line of input.
                 await asyncio.wait([serving])
                 serving.result()
             finally:
-                if reading is not None:
-                    reading.cancel()
-                    await asyncio.gather(reading, return_exceptions=True)
+                await service.aclose()
     return ANSWERED

@@ -43,7 +43,7 @@ from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
 from colligate.library.store import RESPONSES_FILE, open_store, resolve_default_path
-from colligate.library.web import folder_of, is_address, list_addresses
+from colligate.library.web import find_fetched, folder_of, is_address, list_addresses, parse_address
 from colligate.models import Embedder
 from colligate.plugins import load_plugin, plugins
 
@@ -232,6 +232,21 @@ class AsyncLibrary(View):
         catalogue = await self._store.open_catalogue()
         paths = await in_thread(list_named, catalogue, resolve_path(self.path))
         return [*map(str, paths), *await in_thread(list_addresses, self.path)]
+
+    async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
+        """Return the ids of the documents of these files and folders that can be searched now."""
+        catalogue = await self._store.open_catalogue()
+        found = await self._list_files([path for path in paths if not is_address(path)])
+        addresses = [parse_address(path) for path in paths if is_address(path)]
+
+        def find() -> list[str]:
+            fetched = [find_fetched(self.path, address) for address in addresses]
+            ids = list_document_ids(catalogue, [*found.files, *filter(None, fetched)])
+            numbers = catalogue.numbers(ids)
+            indexed = set(catalogue.in_state(DocumentState.INDEXED))
+            return [id_ for id_ in ids if numbers.get(id_) in indexed]
+
+        return await in_thread(find)
 
     async def _list_files(self, paths: Sequence[Path | str]) -> FoundFiles:
         links, ocr = self._reading.get("follow_links", False), self._reading.get("ocr")

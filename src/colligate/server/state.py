@@ -36,7 +36,7 @@ SECONDS_TO_CLOSE = 5
 class ServerState:
     """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
 
-    The tools of MCP use `open_sources` and `answer`.
+    The tools of MCP use `unread`, `open_sources` and `answer`.
     """
 
     libraries: Libraries
@@ -76,6 +76,10 @@ class ServerState:
     ) -> EventStream:
         """Return a response of events; `on_end` is called after it or when the client hangs up."""
         return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE)
+
+    def unread(self, library: str = DEFAULT_LIBRARY) -> int:
+        """Return the number of files sent to a library that are still to be read."""
+        return self.jobs.unread(library)
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Open a library."""

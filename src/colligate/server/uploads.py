@@ -102,6 +102,10 @@ class UploadJobs:
             self._jobs[job.id] = job
             self.start(job)
 
+    def unread(self, library: str) -> int:
+        """Return the number of files of a library that wait to be read, or are being read."""
+        return sum(len(job.files) for job in self._unfinished(library))
+
     def _unfinished(self, library: str | None = None) -> list[UploadJob]:
         return [
             job for job in self._jobs.values() if not job.ended and library in (None, job.library)

@@ -9,8 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
+from support.embedders import WordEmbedder
 from support.models import one_by_one, statement_reply
 
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
@@ -84,7 +85,17 @@ async def test_the_tools_are_offered_as_ones_that_only_read(connected, monkeypat
         assert "duquad" in str(tools["ask"].input_schema)
 
 
-async def test_effort_is_set_by_the_client_and_consent_is_not_its_to_give(folder, connected):
+async def test_a_question_may_point_back_to_the_conversation(connected):
+    def reply(call: ChatRequest) -> str:
+        return QUESTION if "complete the last question" in call.messages[0].content else REPLY
+
+    turns = [{"question": "Do cars or bicycles stand there?", "answer": "Cars do not."}]
+    async with connected(reply) as client:
+        answer = await called(client, "ask", question="Where do they?", history=turns)
+    assert (answer["question"], answer["found"]) == (QUESTION, True)
+
+
+async def test_effort_and_consent_are_set_by_the_client(folder, connected):
     for number in range(20):
         (folder / f"{number}.md").write_text(f"# Yard {number}\n\n" + "Bicycles stand. " * 60)
     question = {"question": "Which bicycles stand in each yard?"}
@@ -92,7 +103,9 @@ async def test_effort_is_set_by_the_client_and_consent_is_not_its_to_give(folder
         some = await called(client, "ask", **question)
         assert "read the documents one by one" in some["how"]
         assert any("of 22: --yes reads all" in warning for warning in some["warnings"])
-        once = await called(client, "ask", **question, effort="low")
+        every = await called(client, "ask", **question, yes=True)
+        assert not any("--yes" in warning for warning in every["warnings"])
+        once = await called(client, "ask", **question, yes=True, effort="low")
         assert "one by one" not in once["how"]
         wrong = {**question, "strategy": "duquad", "effort": "low"}
         assert "has no parameter" in await refused(client, "ask", **wrong)
@@ -156,6 +169,45 @@ async def test_documents_are_listed_in_pages_and_one_added_meanwhile_is_seen(con
         (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
         found = await called(client, "search", query="trunks in the attic", k=1)
         assert found["passages"][0]["title"] == "Attic"
+
+
+class Gated(WordEmbedder):
+    """Embeds passages once `gate` is open, queries at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str], *, kind: str = "passage") -> Any:
+        if kind == "passage":
+            await self.gate.wait()
+        return await super().embed(texts, kind=kind)
+
+
+async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_path):
+    embedder = Gated()
+    model = ScriptedModel(lambda call: REPLY)
+    engine = Engine(model=model, embedder=embedder, library=tmp_path / "library")
+    service = SingleLibrary(engine, [folder])
+    async with (
+        engine,
+        aclosing(service),
+        Client(make_mcp_server(service)) as client,
+    ):
+        embedder.gate.set()
+        await engine.add([folder / "rules.md"])
+        embedder.gate.clear()
+        service.patience = 0
+        answer = await called(client, "ask", question=QUESTION)
+        assert answer["found"]
+        assert "not read yet: ask again later to include" in str(answer["warnings"])
+        assert (await called(client, "search", query="barrels"))["unread"]
+        assert (await called(client, "list_documents"))["total"] == 1
+        embedder.gate.set()
+        service.patience = 30
+        listed = await called(client, "list_documents")
+        assert (listed["total"], listed["unread"]) == (2, 0)
+        assert not (await called(client, "ask", question=QUESTION))["warnings"]
 
 
 async def test_errors_are_told_to_the_model(connected):
