@@ -278,7 +278,7 @@ async def _open(role: Role, named: Named, session: Session) -> _RoleModel:
     opened = False
     try:
         if not named.name:
-            named = Named("", "OPENAI_BASE_URL")
+            named = Named("", "OPENAI_BASE_URL")  # shown if no model can be told
             named = Named(*default_model())
         _check_weights(named.name)
         model = await session.open_model(named)

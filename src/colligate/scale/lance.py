@@ -84,7 +84,7 @@ class LanceStore(LibraryStore):
         return super().is_written_elsewhere()
 
     def keep_lock(self) -> None:
-        """Take no lock: a folder's is taken when the catalogue is locked, and a bucket has none."""
+        """Do nothing: the catalogue's own lock guards a folder, and a bucket has no locks."""
 
     async def pin(self) -> SearchStore:
         """Return the catalogue and the index as they are now, whatever others write."""

@@ -157,7 +157,7 @@ def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
 TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 """Scores each title for a name, as a reranker does."""
 
-_SIGMOID = 0.5  # the paper's threshold is 0, of logits
+_LEAST_SCORE = 0.5  # of a reranker, in [0, 1]; the paper: 0, of logits
 _MOSTLY = 0.5
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
 
@@ -209,7 +209,7 @@ async def _match_name(
     if score_titles is None:
         how, least, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
     else:
-        how, least = "reranker", _SIGMOID
+        how, least = "reranker", _LEAST_SCORE
         scores = list(await score_titles(entity, [gold.title for gold in titled]))
     best = max(range(len(titled)), key=scores.__getitem__)
     return GoldMatch(titled[best], how, scores[best]) if scores[best] > least else None
