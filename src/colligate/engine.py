@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
-from colligate.core.events import Listener, Trace
+from colligate.core.events import Listener, Noted, Trace
 from colligate.core.parameters import set_parameters
-from colligate.core.run import Consent, Run, refuse
-from colligate.core.strategy import Needs, Strategy, load_strategy
+from colligate.core.run import Consent, Retriever, Run, refuse
+from colligate.core.strategy import Needs, Strategy, load_strategy, needs_of
 from colligate.core.telemetry import record_spans
 from colligate.errors import BudgetExceeded, UsageError
-from colligate.library.sources import Sources
+from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
 from colligate.readers.followup import Turn, complete_question
@@ -47,7 +47,7 @@ class Limits(TypedDict, total=False):
     `documents` are ids of the library's documents to read instead of paths; `where` are conditions
     that documents must meet, such as "date>=2024" (`Condition`). `max_tokens_total` bounds input
     and output tokens of all calls together, `timeout` the seconds of the whole run. `parameters`
-    are those of a strategy that is named, such as "k=3".
+    are those of a strategy that is named, such as "k=3". `retriever` replaces the engine's.
     """
 
     documents: Sequence[str] | None
@@ -55,6 +55,7 @@ class Limits(TypedDict, total=False):
     max_tokens_total: int | None
     timeout: float | None
     parameters: Sequence[str]
+    retriever: str | Retriever | None
 
 
 class AskOptions(Limits, total=False):
@@ -75,9 +76,9 @@ class Engine(Session):
     """Models by role and a library, opened when first needed and closed together.
 
     Names are as on the command line. Instead of a name you can give a model, embedder, reranker,
-    reader or check of your own, which the engine does not close. `library` is a folder or
-    "s3://BUCKET/NAME". What is None is taken from the environment (COLLIGATE_MODEL and so on), then
-    from a `colligate.toml`, then by default. `settings` replaces environment and file:
+    retriever, reader or check of your own, which the engine does not close. `library` is a folder
+    or "s3://BUCKET/NAME". What is None is taken from the environment (COLLIGATE_MODEL and so on),
+    then from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
 
     `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages. `pdf`
@@ -160,7 +161,11 @@ class Engine(Session):
                 # A wrong path must not cost a download.
                 if asked.files and needs.reads:
                     await asyncio.to_thread(require_paths, asked.files)
+                retriever, needs = await self._choose_retriever(asked, name, needs, trace)
                 models, sources = await self._open_both(asked, name, needs, trace, meter)
+                finder = getattr(retriever, "name", "")
+                for line in await self.check_models(finder, needs_of(retriever), models):
+                    trace.emit(Noted(line, warning=True))
                 reranker = None
                 if needs.searches:
                     reranker = await self.open_reranker(default=needs.reranker)
@@ -172,6 +177,7 @@ class Engine(Session):
                     trace=trace,
                     max_tokens=asked.max_tokens_total,
                     reranker=reranker,
+                    retriever=retriever,
                     reader=reader,
                     check=await self.open_check(reader, models[Role.READER], trace),
                     embedder=await self.open_library() if needs.searches else None,
@@ -186,6 +192,22 @@ class Engine(Session):
             raise BudgetExceeded(why, "", "raise the time limit (--timeout)") from error
         for warning in (*meter.warnings, *self.warnings[before:]):
             run.warn(warning)
+
+    async def _choose_retriever(
+        self, asked: _Asked, strategy: str, needs: Needs, trace: Trace
+    ) -> tuple[Retriever | SearchMode | None, Needs]:
+        """Return the retriever, and what is left to open: one from outside reads no documents."""
+        if not needs.searches:
+            if asked.retriever is not None:
+                trace.emit(Noted(f"{strategy} does not search: no retriever is used", warning=True))
+            return None, needs
+        retriever = await self.open_retriever(asked.retriever, trace)
+        if not getattr(retriever, "outside", False):
+            return retriever, needs
+        if asked.files or asked.documents is not None or asked.where:
+            what = "the retriever searches a corpus of its own, and documents were named too"
+            raise UsageError(what, hint="leave one of them out")
+        return retriever, replace(needs, reads=False)
 
     async def _open_both(
         self, asked: _Asked, name: str, needs: Needs, trace: Trace, meter: Meter
@@ -224,6 +246,7 @@ class _Asked:
     max_tokens_total: int | None = None
     timeout: float | None = None
     parameters: Sequence[str] = ()
+    retriever: str | Retriever | None = None
 
     @property
     def files(self) -> Sequence[str | Path]:

@@ -3,7 +3,7 @@
     [project.entry-points."colligate.strategies"]
     my-method = "my_package:MyMethod"
 
-Groups are `colligate.strategies`, `.models`, `.formats`, `.datasets` and `.metrics`
+Groups are `colligate.strategies`, `.retrievers`, `.models`, `.formats`, `.datasets` and `.metrics`
 (docs/extending.md), and for its own lab and scale `.commands`, `.stores`, `.workers`.
 """
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Listener, Noted, Trace
-from colligate.core.run import Check, Reader
+from colligate.core.run import Check, Reader, Retriever
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.errors import (
     ColligateError,
@@ -31,7 +31,7 @@ from colligate.library.index import OWN_EMBEDDERS
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
-from colligate.library.sources import Sources, parse_conditions, select_documents
+from colligate.library.sources import SearchMode, Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
@@ -47,9 +47,10 @@ from colligate.models.weights import OnProgress
 from colligate.readers import make_reader
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.reporting import ingest, note_name, report_ingestion, report_pull
+from colligate.retrievers import HTTP, make_retriever
 from colligate.settings import Named, Settings
 
-M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
+M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier | Any)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
@@ -66,6 +67,7 @@ _FIELDS = {
     "embedder": "embedder",
     "reranker": "reranker",
     "reading": "reader",
+    "retriever": "retriever",
     "check": "check",
     "library": "library",
     "pdf": "pdf",
@@ -109,6 +111,7 @@ class Session:
     reranker: str | Reranker | None = None
     reader: str | Reader | None = None
     check: str | Check | None = None
+    retriever: str | Retriever | None = None
     library: Path | str | None = None
     settings: Settings | None = None
     ocr: bool = False
@@ -305,6 +308,19 @@ class Session:
             raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
         # A local model counts its weights in its file.
         return await asyncio.to_thread(make_reader, named.name, model)
+
+    async def open_retriever(
+        self, given: str | Retriever | None, trace: Trace
+    ) -> Retriever | SearchMode | None:
+        """Return the retriever that was given or named here, else the session's, if any."""
+        named = Named(given) if isinstance(given, str) else given or self._choose("retriever")
+        if not isinstance(named, Named):
+            return cast("Retriever | None", named)
+        note_name("retriever", named, trace)
+        if not HTTP.match(named.name):
+            return make_retriever(named.name)
+        work = partial(asyncio.to_thread, make_retriever, named.name)
+        return await self._open.open(("retriever", named.name, False), work)
 
     async def open_check(self, reader: Reader, model: ChatModel, trace: Trace) -> Check | None:
         """Open the check that was given or named, else the default for a reader.

@@ -38,12 +38,13 @@ _VARIABLES = {
     "reranker": "COLLIGATE_RERANKER",
     "check": "COLLIGATE_CHECK",
     "reading": "COLLIGATE_READER",
+    "retriever": "COLLIGATE_RETRIEVER",
     "library": "COLLIGATE_LIBRARY",
     "ocr": "COLLIGATE_OCR",
     "pdf": "COLLIGATE_PDF",
     "chunker": "COLLIGATE_CHUNKER",
 }
-_PLAIN = ("reading", "ocr", "pdf", "chunker")
+_PLAIN = ("reading", "retriever", "ocr", "pdf", "chunker")
 _MODELS = tuple(name for name in _VARIABLES if name not in ("library", *_PLAIN))
 _MOST_BYTES = 1 << 20
 
@@ -64,7 +65,8 @@ class Named:
 class Settings:
     """The names of each role's model, embedder, reranker, check and library; None if not named.
 
-    `reading` names how passages are read: auto, quoting or pointwise.
+    `reading` names how passages are read: auto, quoting or pointwise; `retriever` how they are
+    found (`colligate.retrievers`).
     `ocr` names the languages in which scanned PDFs and pictures are read; None leaves them unread.
     `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
     `options` are how models are opened, by model name. `file` is the file that was read, and
@@ -81,6 +83,7 @@ class Settings:
     reranker: Named | None = None
     check: Named | None = None
     reading: Named | None = None
+    retriever: Named | None = None
     library: Named | None = None
     ocr: Named | None = None
     pdf: Named | None = None

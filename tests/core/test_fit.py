@@ -8,12 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from colligate.core.budget import FOR_THE_ANSWER
 from colligate.core.events import Pruned
 from colligate.core.fit import (
-    FOR_THE_ANSWER,
     Room,
     fit_window,
-    reserve_reading,
     split_by_tokens,
 )
 from colligate.lab.baselines.shared import fit_budget
@@ -65,7 +64,7 @@ async def test_a_budget_holds_the_first_passages_with_their_titles(make_run):
 @pytest.mark.parametrize("limit", [None, 100, 4 * FOR_THE_ANSWER])
 async def test_half_of_a_small_budget_is_reserved(make_run, limit):
     run, _ = make_run(None, max_tokens=limit)
-    with reserve_reading(run):
+    with run.tokens.reserve_reading():
         kept = None if limit is None else max(limit // 2, limit - FOR_THE_ANSWER)
         assert run.tokens.left == kept
         assert await run.room(Role.READER, prompt([]), 0, last=True) == (kept and kept - 4)

@@ -137,6 +137,16 @@ Check = Annotated[
         "odds for the pointwise reader, model for others",
     ),
 ]
+Retriever = Annotated[
+    str | None,
+    named(
+        "How evidence is found, in every search: hybrid, dense, sparse, sfs, rdr2, "
+        "longrefiner:budget=512 (any NAME:k=v,...), or http:URL, a retriever server.",
+        "RETRIEVER",
+        "hybrid, or what the strategy sets",
+        metavar="NAME[:k=v]",
+    ),
+]
 Config = Annotated[
     Path | None,
     option(
@@ -274,6 +284,7 @@ class ModelOptions(RoleOptions):
     reranker: Reranker = None
     reader: Reader = None
     check: Check = None
+    retriever: Retriever = None
     config: Config = None
 
     def engine(self, *groups: Any, **more: Any) -> Engine:

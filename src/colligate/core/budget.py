@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
 from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.models import ChatModel
 from colligate.models.metering import Meter
+
+FOR_THE_ANSWER = 6000
+"""Tokens of the budget that are reserved for the answer, or half of a small budget."""
 
 
 class TokenBudget:
@@ -48,6 +51,11 @@ class TokenBudget:
             yield
         finally:
             self._reserved -= tokens
+
+    def reserve_reading(self, *, once: bool = False) -> AbstractContextManager[None]:
+        """Reserve a part for the reading that follows; with `once` only if nothing is reserved."""
+        left = None if once and self._reserved else self.left
+        return self.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2))
 
     @asynccontextmanager
     async def hold(self, tokens: int) -> AsyncIterator[None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -17,15 +16,6 @@ from colligate.core.events import Pruned
 from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.models import Message, Role
-
-FOR_THE_ANSWER = 6000
-"""Tokens of the budget that are reserved for the answer, or half of a small budget."""
-
-
-def reserve_reading(run: Run) -> AbstractContextManager[None]:
-    """Reserve a part of the token budget for the reading that follows."""
-    left = run.tokens.left
-    return run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2))
 
 
 class HasSpan(Protocol):

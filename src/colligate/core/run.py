@@ -14,7 +14,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from cachetools import LRUCache
@@ -39,6 +39,7 @@ from colligate.core.scoring import Scoring
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
+    BudgetExceeded,
     ContextTooSmall,
     LibraryError,
     MalformedOutput,
@@ -134,6 +135,23 @@ class Reader(Protocol):
         """Return the checked answer; see `Run.read`."""
 
 
+class Retriever(Protocol):
+    """Finds the evidence for a query; a session opens the one named (`colligate.retrievers`).
+
+    It is a frozen dataclass, whose fields are its parameters, with `needs` as a strategy's.
+    """
+
+    name: ClassVar[str]
+
+    async def retrieve(
+        self, query: str, run: Run, *, k: int, documents: Collection[str] | None = None
+    ) -> list[Hit]:
+        """Return the `k` best passages, or as many as its own limits allow, best first.
+
+        `run.search` is the engine's own search here. `documents` are those to stay inside.
+        """
+
+
 class Check(Protocol):
     """Judges whether quotes support statements; a session chooses one (`colligate.readers`)."""
 
@@ -142,6 +160,14 @@ class Check(Protocol):
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
         """Return a verdict for each claim; a claim that cannot be judged is unclear."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """How the engine's own search finds passages; see `Run.find`."""
+
+    pool: int | None
+    mode: SearchMode
+    show: Callable[[Sequence[Hit]], Sequence[Hit]] | None
 
 
 class Embeds(Protocol):
@@ -178,8 +204,9 @@ class Run(Scoring):
     Every call checks the window and the budget first: it raises `ContextTooSmall` or
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
-    questions. `reader` answers from passages, `check` judges what it states; without one nothing is
-    judged. `consent` is asked before work that takes many calls. `earlier` are passages that the
+    questions. `retriever` finds what `search` returns; a mode is one of the engine's own search.
+    `reader` answers from passages, `check` judges what it states; without one nothing is judged.
+    `consent` is asked before work that takes many calls. `earlier` are passages that the
     last answer of a conversation rests on: the first search offers them again. `live` counts the
     tokens of replies as they come, for which models stream.
     """
@@ -190,6 +217,7 @@ class Run(Scoring):
     trace: Trace = field(default_factory=Trace)
     max_tokens: int | None = None
     reranker: Reranker | None = None
+    retriever: Retriever | SearchMode | None = None
     reader: Reader | None = None
     check: Check | None = None
     embedder: Embeds | None = None
@@ -200,6 +228,8 @@ class Run(Scoring):
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
+    _outside: dict[str, Document] = field(default_factory=dict, repr=False)
+    _found: dict[Any, list[Hit]] = field(default_factory=dict, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -264,7 +294,7 @@ class Run(Scoring):
 
     async def document(self, document_id: str) -> Document:
         """Return a document in view; the latest ones are kept in memory."""
-        document = self._documents.get(document_id)
+        document = self._outside.get(document_id) or self._documents.get(document_id)
         if document is None:
             found = await self.sources.document(document_id)
             document = await self._add_folder(found, document_id)
@@ -273,6 +303,10 @@ class Run(Scoring):
             self._named.add(document_id)
             self.emit(Opened(document_id))
         return document
+
+    def adopt(self, document: Document) -> None:
+        """Add a document from outside the sources, so that passages of it can be cited."""
+        self._outside.setdefault(document.id, document)
 
     async def documents_of(self, passages: Sequence[Passage]) -> dict[str, Document]:
         """Return the documents of these passages by id."""
@@ -283,12 +317,53 @@ class Run(Scoring):
         query: str,
         *,
         k: int,
+        documents: Collection[str] | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> list[Hit]:
+        """Return the best passages for a query: what the run's retriever finds, or `find` does.
+
+        A retriever is asked once for equal queries; a part of the budget stays reserved for the
+        answer. If it fails once a call was paid for, the search counts, with a warning.
+        """
+        if isinstance(self.retriever, SearchMode):
+            options["mode"] = self.retriever
+        if self.retriever is None or isinstance(self.retriever, SearchMode):
+            return await self.find(query, k=k, documents=documents, **options)
+        name = self.retriever.name
+        key = (query, k, None if documents is None else frozenset(documents))
+        if key in self._found:
+            return self._found[key]
+        within = copy(self)
+        within.retriever = None
+        began = time.perf_counter()
+        try:
+            with self.tokens.reserve_reading(once=True), self.meter.step(name):
+                hits = await self.retriever.retrieve(query, within, k=k, documents=documents)
+        except (BudgetExceeded, ModelError) as error:
+            free = isinstance(error, ModelError) and not self.meter.calls
+            if isinstance(error, MissingCapability) or free:
+                raise
+            self.warn(f"{name} found nothing, the passages are of the search alone: {error.what}")
+            return await within.find(query, k=k, documents=documents, **options)
+        finally:
+            self.earlier = within.earlier
+        spans = tuple(hit.passage.span for hit in hits)
+        seconds = time.perf_counter() - began
+        self.emit(Retrieved(query, spans, tuple(hit.score for hit in hits), name, seconds))
+        self._found[key] = hits
+        return hits
+
+    async def find(
+        self,
+        query: str,
+        *,
+        k: int,
         pool: int | None = None,
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
         show: Callable[[Sequence[Hit]], Sequence[Hit]] | None = None,
     ) -> list[Hit]:
-        """Return the `k` best passages for a query.
+        """Return the `k` best passages for a query, by the engine's own search.
 
         The first search of a run, unless it is inside `documents` alone, shows the person what it
         located before anything is reranked: its best passages, or those that `show` picks.

@@ -33,6 +33,11 @@ class Needs:
     reranker: str | None = None
 
 
+def needs_of(retriever: object) -> Needs:
+    """Return what a retriever needs of the models: nothing, if it does not say."""
+    return getattr(retriever, "needs", Needs(frozenset()))
+
+
 @dataclass(frozen=True)
 class Need:
     """A capability that a strategy must have (`required`) or can use.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -13,17 +13,21 @@ from colligate.library.sources import DocumentInfo, SearchMode
 
 
 async def rank_documents(
-    question: str, run: Run, count: int, mode: SearchMode = SearchMode.HYBRID
+    question: str,
+    run: Run,
+    count: int,
+    mode: SearchMode = SearchMode.HYBRID,
+    among: Collection[str] | None = None,
 ) -> list[str]:
-    """Return the ids of the `count` best documents in view, best first.
+    """Return the ids of the `count` best documents in view, or `among` these, best first.
 
-    Documents are ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019). If no more than
-    `count` are in view all are returned, those without a matching passage last.
+    Documents are ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019). If there are no
+    more than `count` all are returned, those without a matching passage last.
     """
-    infos = await run.sources.documents()
+    infos = [i for i in await run.sources.documents() if among is None or i.id in among]
     k, most = 8 * count, sum(info.passages for info in infos)
     while True:
-        hits = await run.search(question, k=k, mode=mode)
+        hits = await run.search(question, k=k, mode=mode, documents=among)
         found = list(dict.fromkeys(hit.passage.document_id for hit in hits))
         if len(found) >= count or len(hits) < k or k >= most:
             break

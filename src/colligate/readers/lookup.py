@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from colligate.core.fit import reserve_reading
 from colligate.core.run import Run
 from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, ModelError
 from colligate.models import Message, Role
@@ -27,7 +26,7 @@ def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
         BudgetExceeded: the budget is spent, and nothing is known.
         ModelError: a model failed, and nothing is known; or it lacks what a step must have.
     """
-    with reserve_reading(run):
+    with run.tokens.reserve_reading():
         try:
             yield
         except (BudgetExceeded, ModelError) as error:

@@ -16,7 +16,6 @@ from pydantic import Field
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdict
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
-from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
 from colligate.documents import Passage, Span
@@ -164,7 +163,7 @@ class PointwiseReader:
         Raises:
             BudgetExceeded, ModelError: no passage can be judged or read.
         """
-        with reserve_reading(run):
+        with run.tokens.reserve_reading():
             first = await judge(question, shown[0].passage, run)
         leads = len(shown) == 1 or shown[0].score > shown[1].score
         clear = leads and first.odds["Yes"] >= LEAST_ODDS
@@ -173,7 +172,7 @@ class PointwiseReader:
             answer = await self._read_alone(question, shown[0], first.odds["Yes"], run)
             if answer and await _is_likely(answer, [shown[0]], first.odds["Yes"], run):
                 return answer
-        with reserve_reading(run):
+        with run.tokens.reserve_reading():
             others = await gather(judge(question, each.passage, run) for each in shown[1:])
         odds = [each.odds["Yes"] for each in (first, *others)]
         run.emit(JudgedAlone(tuple(each.passage.span for each in shown), tuple(odds)))

@@ -17,14 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from colligate.core.answer import Answer
 from colligate.core.events import Assembled, Event, Retrieved, Said, Trace
-from colligate.core.run import Check, Reader, Run
+from colligate.core.run import Check, Reader, Retriever, Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.lab.bench.datasets.records import first_fault
 from colligate.lab.jobs.files import ResultFile
 from colligate.lab.jobs.spending import SharedTokenBudget, Spending
-from colligate.library.sources import Sources
+from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import UsageReport
 from colligate.readers import make_reader
@@ -201,9 +201,15 @@ class Answerer:
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     readers: Mapping[str, ReaderAndCheck] = field(default_factory=dict)
+    retrievers: Mapping[str, Retriever | SearchMode] = field(default_factory=dict)
 
     async def answer(
-        self, strategy: Strategy, question: str, sources: Sources, reader: str = "auto"
+        self,
+        strategy: Strategy,
+        question: str,
+        sources: Sources,
+        reader: str = "auto",
+        retriever: str | None = None,
     ) -> tuple[Outcome, Trace]:
         """Return the outcome and its events; what the strategy raises is the outcome's `error`.
 
@@ -218,6 +224,7 @@ class Answerer:
             self.models,
             self.spending.meter(),
             reranker=self.reranker if strategy.needs.searches else None,
+            retriever=self.retrievers[retriever] if retriever is not None else None,
             reader=reading,
             check=check,
             embedder=self.embedder,

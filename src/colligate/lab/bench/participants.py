@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colligate.core.events import Noted, Trace
+from colligate.core.run import Retriever
+from colligate.core.strategy import needs_of
 from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.lab.bench.metrics.catalogue import require_groups
@@ -23,6 +25,7 @@ from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.lab.jobs.spending import PaidJudge, Spending
+from colligate.library.sources import SearchMode
 from colligate.models import ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.readers import make_reader
@@ -116,7 +119,12 @@ async def open_participants(
         stack.callback(cache.close)
         models = {role: CachedChat(model, cache) for role, model in models.items()}
     answerer = replace(
-        answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
+        answerer,
+        models=models,
+        embedder=embedder,
+        reranker=reranker,
+        readers=readers,
+        retrievers=await _open_retrievers(entries, models, session, trace),
     )
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
     return Participants(plan, answerer, backends, records)
@@ -131,6 +139,19 @@ async def _open_readers(
         reader = await asyncio.to_thread(make_reader, name, model)  # may read the model's file
         checked = reader.name != "plain"
         opened[name] = reader, await session.open_check(reader, model, trace) if checked else None
+    return opened
+
+
+async def _open_retrievers(
+    entries: Iterable[SuiteEntry], models: Mapping[Role, ChatModel], session: Session, trace: Trace
+) -> Mapping[str, Retriever | SearchMode]:
+    opened: dict[str, Retriever | SearchMode] = {}
+    for name in dict.fromkeys(each.retriever for each in entries):
+        retriever = await session.open_retriever(name, trace) if name else None
+        if name and retriever is not None:
+            opened[name] = retriever
+            for line in await session.check_models(name, needs_of(retriever), models):
+                trace.emit(Noted(f"{name}: {line}", warning=True))
     return opened
 
 

@@ -37,6 +37,7 @@ class SuiteEntry:
     method: Method
     strategy: Strategy
     reader: str = "auto"
+    retriever: str | None = None
     form: Form | None = None
     named: bool = False
 
@@ -152,12 +153,13 @@ def configure_entries(
     names: Sequence[str] = (),
     settings: Sequence[str] = (),
     reader: str | None = None,
+    retriever: str | None = None,
 ) -> tuple[SuiteEntry, ...]:
     """Configure the suite's strategies of these names, or its default ones, in the order given.
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
-    as "k=3", for the strategies that have the parameter; they and `reader` replace the suite's,
-    but not what tells rows of the table apart.
+    as "k=3", for the strategies that have the parameter; they, `reader` and `retriever` replace
+    the suite's, but not what tells rows of the table apart.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
@@ -182,13 +184,17 @@ def configure_entries(
         if reader is not None and method.reader not in (suite.reader, reader):
             why = f"{method.name} is the row of the reader {method.reader}"
             raise UsageError(f"--reader {reader}", why, "leave that row or the reader out")
+        if retriever is not None and method.retriever not in (None, retriever):
+            why = f"{method.name} is the row of the retriever {method.retriever}"
+            raise UsageError(f"--retriever {retriever}", why, "leave that row or the retriever out")
         own_given = {name: given[name] for name in given if name in known[kind]}
         kept = _find_kept(suite, method, own_given)
         chosen = [setting for name, setting in own_given.items() if name not in kept]
         strategy = set_parameters(kind, [*method.set, *chosen])
         form = getattr(strategy, "form", None) if "form" in own_given else None
         reading = reader or method.reader or "auto"
-        entries.append(SuiteEntry(method, strategy, reading, form, named=bool(names)))
+        finding = retriever or method.retriever
+        entries.append(SuiteEntry(method, strategy, reading, finding, form, named=bool(names)))
     return tuple(entries)
 
 

@@ -47,10 +47,10 @@ class BenchRequest:
     """A request to run a suite into a folder.
 
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
-    texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
-    suite's. `max_tokens_total` limits what this process spends, `timeout` the seconds of each
-    answer. `indexes` is the folder for indexed corpora, by default in `out`, `replies` a file of
-    models' replies that runs can share. `arguments` are recorded as they are.
+    texts such as "k=3", for the strategies that have the parameter; they, `reader` and
+    `retriever` replace the suite's. `max_tokens_total` limits what this process spends, `timeout`
+    the seconds of each answer. `indexes` is the folder for indexed corpora, by default in `out`,
+    `replies` a file of models' replies that runs can share. `arguments` are recorded as they are.
     """
 
     suite: Suite
@@ -61,6 +61,7 @@ class BenchRequest:
     datasets: Sequence[str] = ()
     settings: Sequence[str] = ()
     reader: str | None = None
+    retriever: str | None = None
     limit: int | None = None
     seed: int = 0
     concurrency: int = 1
@@ -88,7 +89,8 @@ class SuiteRun:
 def make_plan(request: BenchRequest) -> Plan:
     """Return what the request asks. Blocks."""
     suite = request.suite
-    entries = configure_entries(suite, request.strategies, request.settings, request.reader)
+    reader, retriever = request.reader, request.retriever
+    entries = configure_entries(suite, request.strategies, request.settings, reader, retriever)
     of, limit, seed = request.datasets, request.limit, request.seed
     return plan(suite, request.data, entries=entries, datasets=of, limit=limit, seed=seed)
 
@@ -160,6 +162,7 @@ def _make_provenance(request: BenchRequest, who: Participants) -> Provenance:
     given = {
         "set": list(request.settings),
         "reader": request.reader,
+        "retriever": request.retriever,
         "chunker": None if chunker == STRUCTURAL else chunker,
     }
     own_prompts = {each for one in strategies if (each := getattr(one, "prompts", None))}
@@ -236,7 +239,7 @@ class Bench:
         async with shared as sources:
             strategy = item.entry.for_question(question, item.dataset)
             outcome, trace = await self.answering.answer(
-                strategy, question.text, sources, item.entry.reader
+                strategy, question.text, sources, item.entry.reader, item.entry.retriever
             )
         return Row(
             *item.key,

@@ -94,7 +94,8 @@ class Method(_Part):
     """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
 
     `name` tells it apart from the others of the suite, `label` is its name in the table. One that
-    is not `default` runs only when it is named. Without a `reader` it has the suite's.
+    is not `default` runs only when it is named. Without a `reader` it has the suite's. `retriever`
+    is as `--retriever` has it; without one the strategy searches as it is published.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Method(_Part):
     label: str = ""
     default: bool = True
     reader: ReaderName | None = None
+    retriever: str | None = None
 
 
 @dataclass(frozen=True)

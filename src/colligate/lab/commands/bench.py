@@ -159,6 +159,7 @@ def bench_run_command(
         "datasets": options.split_names(bench.datasets),
         "settings": bench.parameters or (),
         "reader": models.reader,
+        "retriever": models.retriever,
         "arguments": arguments,
     }
     request = BenchRequest(**{**pick(bench, BenchRequest), **chosen})

@@ -16,7 +16,6 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Event, pluralize
-from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Needs, Strategy
@@ -118,7 +117,7 @@ class Auto:
         found = await self._search(question, infos, run)
         kind = QuestionKind.FACT
         if self.effort != "low" and not found.whole:
-            with reserve_reading(run):
+            with run.tokens.reserve_reading():
                 kind = await find_kind(question, run)
             if kind is QuestionKind.EACH and len(infos) < 2:
                 kind = QuestionKind.FACT

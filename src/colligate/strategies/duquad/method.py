@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated
 from colligate.core.events import Answered, Event, pluralize
-from colligate.core.fit import Room, fit_window, reserve_reading
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import NumberedDocument
@@ -120,7 +120,7 @@ class DuQUAD:
         documents = await self._list_documents(question, run)  # D_1 ... D_N
         if not documents:
             return _refuse(question, run)
-        with reserve_reading(run):
+        with run.tokens.reserve_reading():
             ranked = await self._rank(question, documents, run)
             views = await self._read_views(question, ranked, run)  # H_G, D_G; H_L, D_L
             important = self._unite(ranked, views, run)  # D_imp

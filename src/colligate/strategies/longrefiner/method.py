@@ -174,6 +174,20 @@ class LongRefiner:
             model=run.model(Role.WORKER).name,
         )
 
+    async def retrieve(
+        self, query: str, run: Run, *, k: int, documents: Collection[str] | None = None
+    ) -> list[Hit]:
+        """Return the refined parts, best first: as many as the budget holds, whatever `k` is."""
+        named = None
+        if documents is not None:
+            infos = [each for each in await run.sources.documents() if each.id in documents]
+            named = [each.id for each in infos]
+            if self.documents is not None and len(named) > self.documents:
+                named = await rank_documents(query, run, self.documents, self.mode, named)
+        refined = await self.refine(query, run, documents=named)
+        passages = {passage.span: passage for passage in refined.passages}
+        return [Hit(passages[each.span], each.score) for each in refined.evidence]
+
     async def _open_models(self, run: Run) -> list[Run]:
         """Return the run with the adapter of each step; fail before the first call if one cannot be
         used, or there is no reranker."""
@@ -349,7 +363,7 @@ async def _score_by_search(
     names = {span.document_id for span in spans}
     infos = [info for info in await run.sources.documents() if info.id in names]
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
-    hits = await run.search(question, k=count, mode=mode, documents=names) if names else []
+    hits = await run.find(question, k=count, mode=mode, documents=names) if names else []
     by_document: dict[str, list[Hit]] = {}
     for hit in hits:
         by_document.setdefault(hit.passage.document_id, []).append(hit)

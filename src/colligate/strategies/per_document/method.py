@@ -20,7 +20,7 @@ from typing import ClassVar
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import COMPUTED, NOT_FOUND, Answer, Evidence, Form, Stated, split_answer
 from colligate.core.events import Event, Noted, Progressed, Trace, name_first, pluralize
-from colligate.core.fit import reserve_reading, split_by_tokens
+from colligate.core.fit import split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Needs
@@ -87,7 +87,7 @@ class PerDocument:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
             return await run.read(question, show_ranked(hits), form=self.form)
         await self._check_size(len(infos), run)
-        with reserve_reading(run):
+        with run.tokens.reserve_reading():
             asked_each = await _ask_for_question(question, run)
             told = await self._ask_all((asked_each, question), infos, run)
             told = await _judge(asked_each, told, run)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -119,6 +119,20 @@ class RDR2:
             replace(one, score=each.score) for each in answer.evidence for one in blocks[each.span]
         )
         return replace(answer, evidence=tuple(evidence))
+
+    async def retrieve(
+        self, query: str, run: Run, *, k: int, documents: Collection[str] | None = None
+    ) -> list[Hit]:
+        """Return the accepted blocks of the documents found, however many, best document first."""
+        hits = await run.search(
+            query, k=self.k, pool=self.pool, mode=self.mode, documents=documents
+        )
+        routings = await self.route(query, run, hits)
+        return [
+            Hit(passage, each.score)
+            for each in routings
+            for passage in each.tree.extract_passages(each.answers)
+        ]
 
     async def route(self, question: str, run: Run, hits: Sequence[Hit]) -> list[Routing]:
         """Route the documents of these passages, in the order of the best."""

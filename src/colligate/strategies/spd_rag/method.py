@@ -27,8 +27,9 @@ from pydantic import TypeAdapter
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Stated
+from colligate.core.budget import FOR_THE_ANSWER
 from colligate.core.events import Event, Noted, Progressed, name_first, pluralize, to_plain
-from colligate.core.fit import FOR_THE_ANSWER, Room, fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape, keep_table_head, render_passages

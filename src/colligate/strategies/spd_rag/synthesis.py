@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Stated
 from colligate.core.events import Event, Pruned, pluralize
-from colligate.core.fit import reserve_reading, split_by_tokens
+from colligate.core.fit import split_by_tokens
 from colligate.core.linkage import average_linkage
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import render_passages
@@ -168,7 +168,7 @@ class Synthesis:
         messages = synthesis_messages(self.question, self.directive, merged.text, self.template)
         most = min(_REPLY, int((self._window - self._room) * _SPARE))
         try:
-            with reserve_reading(self.run):
+            with self.run.tokens.reserve_reading():
                 text = (await self.run.chat(messages, max_tokens=most)).text.strip()
                 passages = [each.passage for each in await self._show(given)]
                 found = await locate_statements(
