@@ -129,6 +129,15 @@ def test_grades_count_in_ndcg_alone() -> None:
     assert (found["recall_at_5"], found["mrr_at_5"], found["precision_at_1"]) == (1, 0.5, 0)
 
 
+@needs_trec
+def test_documents_that_a_question_excludes_are_not_ranked() -> None:
+    question = Question("q", "?", gold=("b",), meta={"excluded_ids": ["a"]})
+    pieces = tuple(Piece(document, 0, 1, "x") for document in ("a", "b"))
+    found = retrieval_measures(question, Outcome(retrieved=pieces))
+    assert found is not None
+    assert found["mrr_at_1"] == 1
+
+
 def test_a_hit_is_an_answer_in_one_of_the_first_passages() -> None:
     passages = ["no", "no", "It was The Ann.", "Ann", *["no"] * 20]
     found = hit_scores(passages, ["Bob", "Ann"])

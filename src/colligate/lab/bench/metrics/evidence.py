@@ -177,7 +177,9 @@ def retrieval_measures(question: Question, outcome: Outcome) -> Measures | None:
     measures: dict[str, float] = {}
     if question.gold:
         grades = question.meta.get("qrels") or dict.fromkeys(question.gold, 1)  # BEIR's
-        measures.update(retrieval_scores(collect_documents(outcome.retrieved), grades))
+        excluded = question.meta.get("excluded_ids", ())  # BRIGHT's
+        ranked = [each for each in collect_documents(outcome.retrieved) if each not in excluded]
+        measures.update(retrieval_scores(ranked, grades))
     if answers := verbatim_answers(question):
         texts = [piece.text for piece in outcome.retrieved]
         if texts and not any(texts):
