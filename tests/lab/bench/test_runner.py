@@ -184,6 +184,24 @@ async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> 
     assert unread.said == unread.text == "a guess", "a strategy without a reader said its answer"
 
 
+def test_a_question_of_a_conversation_is_completed_before_it_is_asked(
+    data: Path, asked: Ask
+) -> None:
+    file = data / "d.jsonl"
+    record = json.loads(file.read_text().splitlines()[0])
+    meta = {"history": [["How high is mast 0?", "41 metres."]]}
+    file.write_text(json.dumps({**record, "question": "And in feet?", "meta": meta}))
+    whole = "How high is mast 0 in feet?"
+    model = ScriptedModel(lambda call: FOUND if call.schema else whole)
+
+    (row,) = asked(model, text=UNJUDGED).rows.values()
+
+    completing, reading = (call.messages[-1].content for call in model.calls)
+    assert "41 metres." in completing
+    assert whole in reading
+    assert (row.outcome.short, row.question_text) == ("41 metres", "And in feet?")
+
+
 # The reader
 
 

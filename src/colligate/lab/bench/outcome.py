@@ -7,7 +7,7 @@ import math
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -28,6 +28,7 @@ from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import UsageReport
 from colligate.readers import make_reader
+from colligate.readers.followup import Turn, complete_question
 
 
 @dataclass(frozen=True)
@@ -210,9 +211,11 @@ class Answerer:
         sources: Sources,
         reader: str = "auto",
         retriever: str | None = None,
+        history: Sequence[Turn] = (),
     ) -> tuple[Outcome, Trace]:
         """Return the outcome and its events; what the strategy raises is the outcome's `error`.
 
+        A question that points back to `history` is completed first, as in a conversation.
         Each run begins with an empty store, so that an answer costs what it costs alone.
         """
         reading, check = self.readers.get(reader) or (
@@ -236,6 +239,7 @@ class Answerer:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout) as deadline:
+                question = await complete_question(question, history, run)
                 answer = replace(await strategy.answer(question, run), strategy=strategy.name)
         except TimeoutError as trouble:
             error = _describe(trouble)

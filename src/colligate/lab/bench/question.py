@@ -30,7 +30,8 @@ class Question:
     `gold_texts` sentences or passages of them as (document id, text), where it names some.
     `gold_at` is the place of the gold document among `documents`, from 0, where the data set
     moves it. `members` are the members of a set with their aliases, `claims` what a long answer
-    should say, `long_answers` whole answers. `meta` is the rest of the record.
+    should say, `long_answers` whole answers. `history` are the turns of a conversation before the
+    question, as (question, answer). `meta` is the rest of the record.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Question:
     members: tuple[tuple[str, ...], ...] = ()
     claims: tuple[str, ...] = ()
     long_answers: tuple[str, ...] = ()
+    history: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property

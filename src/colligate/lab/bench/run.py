@@ -38,6 +38,7 @@ from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_dig
 from colligate.lab.jobs.job import Job, utc_now
 from colligate.lab.jobs.spending import Spending
 from colligate.library.sources import Sources
+from colligate.readers.followup import Turn
 
 RunJob = Job[Key, Row, Provenance]
 
@@ -237,9 +238,10 @@ class Bench:
     async def _answer(self, item: _Item, shared: _SharedSources, folder: Path) -> Row:
         began, question = utc_now(), shared.question
         async with shared as sources:
-            strategy = item.entry.for_question(question, item.dataset)
+            entry, turns = item.entry, tuple(Turn(*each) for each in question.history)
+            strategy = entry.for_question(question, item.dataset)
             outcome, trace = await self.answering.answer(
-                strategy, question.text, sources, item.entry.reader, item.entry.retriever
+                strategy, question.text, sources, entry.reader, entry.retriever, turns
             )
         return Row(
             *item.key,

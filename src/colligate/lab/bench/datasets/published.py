@@ -73,6 +73,9 @@ class _Meta(RecordModel):
     gold_position: int | None = None
     answerable: bool = True
     evidence_text: tuple[str, ...] = ()
+    gold_texts: tuple[tuple[str, str], ...] = ()
+    history: tuple[tuple[str, str], ...] = ()
+    judged: bool = False
     prompt_template: NullableText = ""
     instruction: NullableText = ""
     question_field: NullableText = ""
@@ -106,16 +109,17 @@ def _plain_question(record: _Plain) -> Question:
     if meta.prompt_template:
         text = _make_wording(meta.prompt_template, meta.instruction, meta.question_field)
     texts = meta.evidence_text if len(gold) == 1 else ()
-    judged = bool(meta.prompt_template or meta.evidence_text)
+    judged = bool(meta.judged or meta.prompt_template or meta.evidence_text)
     return Question(
         id=record.id,
         text=text,
         answers=answers,
         documents=documents,
         gold=gold,
-        gold_texts=tuple((gold[0], evidence) for evidence in texts),
+        gold_texts=meta.gold_texts or tuple((gold[0], evidence) for evidence in texts),
         gold_at=meta.gold_position,
         answerable=meta.answerable,
+        history=meta.history,
         meta=kept,
         **_find_task(record.meta, answers, judged=judged),
     )
