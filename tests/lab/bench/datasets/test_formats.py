@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -54,7 +56,7 @@ def test_a_record_without_one_of_its_fields_is_told_with_its_line(
 ) -> None:
     path = tmp_path / "q.jsonl"
     whole = FIRST_RECORDS[name]
-    field = next(key for key in whole if "question" in key)
+    field = next(key for key in whole if re.search("question|query|Prompt|input", key))
     without = {key: value for key, value in whole.items() if key != field}
     path.write_text(f"{json.dumps(whole)}\n\n{json.dumps(without)}\n")
     with pytest.raises(FaultyRecord, match=rf"line 3 of .*q\.jsonl: field '{field}'"):
@@ -223,3 +225,65 @@ def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(FaultyRecord, match="holds no records"):
         read_questions(path)
+
+
+def test_a_null_query_of_multihop_rag_has_no_answer(tmp_path: Path) -> None:
+    changes = {"question_type": "null_query", "answer": "Insufficient.", "evidence_list": []}
+    question = one(tmp_path, FIRST_RECORDS["multihop-rag"], **changes)
+    assert (question.answerable, question.answers, question.gold) == (False, (), ())
+
+
+def test_frames_is_read_from_its_table(tmp_path: Path) -> None:
+    record = FIRST_RECORDS["frames"]
+    table = tmp_path / "test.tsv"
+    with table.open("w", newline="") as stream:
+        rows = csv.writer(stream, delimiter="\t")
+        rows.writerows([["", *list(record)[1:]], [0, *list(record.values())[1:]], [1, "Why?"]])
+    questions = read_questions(table)
+    (question, expected) = next(questions), one(tmp_path, record)
+    assert (question.text, question.gold) == (expected.text, expected.gold)
+    with pytest.raises(FaultyRecord, match=r"line 3 of .*test\.tsv: field 'wiki_links'"):
+        next(questions)
+
+
+def test_a_table_of_own_questions_is_not_frames(tmp_path: Path) -> None:
+    table = tmp_path / "own.tsv"
+    table.write_text("question\tanswer\nWhy?\tSo\n")
+    assert find_format(table).name == "own"
+
+
+def test_what_mtrag_cannot_answer_is_to_be_refused(tmp_path: Path) -> None:
+    first_turn = FIRST_RECORDS["mtrag"]["input"][:1]
+    changes = {"answerability": ["UNANSWERABLE"], "contexts": [], "input": first_turn}
+    question = one(tmp_path, FIRST_RECORDS["mtrag"], **changes)
+    assert (question.answerable, question.answers, question.documents) == (False, (), ())
+    assert question.history == ()
+
+
+def test_t2_ragbench_leaves_out_records_without_a_question(tmp_path: Path) -> None:
+    path, record = tmp_path / "q.jsonl", FIRST_RECORDS["t2-ragbench"]
+    empty = {**record, "id": "2", "question": None}
+    path.write_text(f"{json.dumps(empty)}\n{json.dumps(record)}\n")
+    assert [question.id for question in read_questions(path)] == ["tatdqa_1"]
+
+
+def test_ragbench_marks_the_relevant_sentences_and_judges_the_response(tmp_path: Path) -> None:
+    question = one(tmp_path, FIRST_RECORDS["ragbench"])
+    first = question.documents[0].id
+    assert question.gold == (first,)
+    assert question.gold_texts == ((first, "The pumps use port two."),)
+    assert one(tmp_path, FIRST_RECORDS["ragbench"], adherence_score=False).answers == ()
+    with pytest.raises(FaultyRecord, match="line 1"):
+        one(tmp_path, FIRST_RECORDS["ragbench"], documents_sentences=[])
+
+
+def test_refusalbench_says_what_is_to_be_refused(tmp_path: Path) -> None:
+    changes = {"expected_rag_behavior": "REFUSE_INFO_MISSING_IN_CONTEXT"}
+    question = one(tmp_path, FIRST_RECORDS["refusalbench"], **changes)
+    assert (question.answerable, question.answers, question.gold) == (False, (), ())
+
+
+def test_novels_of_graphrag_bench_may_have_questions_of_one_id(tmp_path: Path) -> None:
+    path, record = tmp_path / "q.json", FIRST_RECORDS["graphrag-bench"]
+    path.write_text(json.dumps([record, {**record, "source": "Novel-8"}]))
+    assert len({question.id for question in read_questions(path)}) == 2

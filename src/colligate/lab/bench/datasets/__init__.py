@@ -9,6 +9,7 @@ from pathlib import Path
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import own
 from colligate.lab.bench.datasets.published import BEIR, PUBLISHED, QUERIES_FILE
+from colligate.lab.bench.datasets.recent import FRAMES, RECENT, is_frames_table
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
     RecordModel,
@@ -23,7 +24,7 @@ __all__ = ["DatasetFormat", "RecordModel", "has_fields", "make_format", "read_qu
 
 AUTO = "auto"
 
-FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED, own.OWN)}
+FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED, *RECENT, own.OWN)}
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
@@ -49,7 +50,7 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
             return BEIR
         raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
     if path.suffix.lower() in own.TABLES:
-        return own.OWN
+        return FRAMES if is_frames_table(path) else own.OWN
     first = next(load_records(path), None)
     if first is None:
         raise FaultyRecord(f"cannot read {path}", "it holds no records", "check the path")
