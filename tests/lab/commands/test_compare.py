@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,3 +60,23 @@ def test_the_suites_are_listed(colligate: Any) -> None:
     listed = colligate.here("bench", "suites").stdout
     assert {"duquad-table1", "rdr2-ablation"} <= {line.split()[0] for line in listed.splitlines()}
     assert "DuQUAD, Table 1" in listed
+
+
+def test_a_data_set_is_converted_with_its_documents(colligate: Any, tmp_path: Path) -> None:
+    record = {"_id": "1", "question": "Who keeps the keys?", "answer": "A", "context": "The mayor."}
+    choices = {f"choice_{letter}": f"Person {letter}" for letter in "ABCD"}
+    (tmp_path / "data.json").write_text(json.dumps([{**record, **choices}]))
+    plain, corpus = tmp_path / "plain.jsonl", tmp_path / "corpus.jsonl"
+
+    done = colligate.here(
+        *("bench", "convert", tmp_path / "data.json", "--out", plain, "--corpus", corpus)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 question;" in done.stderr
+    assert "1 document;" in done.stderr
+    assert json.loads(plain.read_text())["answers"] == ["(A) Person A", "Person A"]
+
+    packed = tmp_path / "corpus.jsonl.gz"
+    done = colligate.here("bench", "convert", corpus, "--format", "passages", "--out", packed)
+    assert "1 passage;" in done.stderr
+    assert packed.is_file()

@@ -281,6 +281,42 @@ def bench_suites_command() -> int:
     return ANSWERED
 
 
+@command(app, "convert")
+def bench_convert_command(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A data set as published.", show_default=False),
+    ],
+    *,
+    out: Annotated[
+        Path, option("The file to write; packed if it ends in .gz.", OUTPUT, metavar="FILE")
+    ],
+    corpus: Annotated[
+        Path | None,
+        option("Write the documents that the questions bring there.", OUTPUT, metavar="FILE"),
+    ] = None,
+    format: Annotated[
+        str,
+        option("The format (docs/datasets.md); passages if FILE is a corpus.", _WHAT, default=True),
+    ] = "auto",
+) -> int:
+    """Write a data set in the plain form, or its corpus as a file of passages."""
+    from colligate.core.events import pluralize
+    from colligate.errors import UsageError
+    from colligate.lab.bench.datasets.convert import convert_passages, convert_questions
+
+    if format == "passages":
+        if corpus is not None:
+            raise UsageError("--corpus is for questions", f"{file} is a corpus", "leave it out")
+        note(f"{pluralize(convert_passages(file, out), 'passage')}; {out}")
+        return ANSWERED
+    questions, documents = convert_questions(file, out, format=format, corpus=corpus)
+    note(f"{pluralize(questions, 'question')}; {out}")
+    if corpus is not None:
+        note(f"{pluralize(documents, 'document')}; {corpus}")
+    return ANSWERED
+
+
 # Tables
 
 

@@ -1,7 +1,7 @@
 """Documents that do not come with their questions: a file of passages, or a folder of documents.
 
-A file of passages is a file of records: `{"id", "title", "text"}`, FlashRAG's `{"id", "contents"}`
-or BEIR's `{"_id", "title", "text"}`. Entries `NAME#p0`, `NAME#p1`, ... that follow each other are
+A file of passages is a file of records: `{"id", "title", "text"}`, or a form that is published:
+`PassageEntry` has its names. Entries `NAME#p0`, `NAME#p1`, ... that follow each other are
 the pages of one document, NAME.
 """
 
@@ -157,10 +157,14 @@ def name_files(folder: Path, files: Iterable[tuple[Path, T]]) -> Mapping[str, Se
 class PassageEntry(RecordModel):
     """A passage, a page or a whole document. `file` is the name of the file it comes from."""
 
-    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    id: str = Field(validation_alias=AliasChoices("_id", "id", "corpus_name", "url"))
     title: NullableText = ""
-    text: NullableText = ""
+    text: NullableText = Field(
+        "", validation_alias=AliasChoices("text", "body", "content", "context")
+    )
     contents: NullableText = ""
+    source: NullableText = ""
+    published_at: NullableText = ""
     file: NullableText = ""
 
 
@@ -182,8 +186,14 @@ def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
 
 
 def _parse_entry(record: JsonObject) -> PassageEntry:
-    """FlashRAG writes the title, often in quotation marks, as the first line of the contents."""
+    """FlashRAG writes the title, often in quotation marks, as the first line of the contents.
+
+    MultiHop-RAG asks for the source and the date of an article: they are in its title here.
+    """
     entry = validate(PassageEntry, record)
+    if entry.published_at:
+        title = f"{entry.title} ({', '.join(filter(None, (entry.source, entry.published_at)))})"
+        entry = entry.model_copy(update={"title": title})
     if entry.text:
         return entry
     title, newline, text = entry.contents.partition("\n")
