@@ -31,7 +31,7 @@ help:
 # torch is pinned so that every machine tests with the same one.
 $(INSTALLED): .venv/.package
 	$(INSTALL) torch==2.13.0
-	$(INSTALL) --editable '.[bench,langchain,legacy,llamaindex,local,mcp,multilingual,ocr,scale,serve,train,wikitext]' --group dev
+	$(INSTALL) --editable '.[bench,inspect,langchain,legacy,llamaindex,local,mcp,multilingual,ocr,scale,serve,train,wikitext]' --group dev
 	touch $@
 
 # Tests of the page need a Chromium. Debian's is installed where one may; elsewhere they are skipped.

@@ -98,6 +98,13 @@ class Library:
         """Remove documents as `AsyncLibrary.remove` does; return the ids removed."""
         return self._remove(documents)
 
+    def ask(self, question: str, paths: Paths = (), **options: Any) -> Answer:
+        """Answer a question over its documents, or over files that are read into it.
+
+        Its models stay open for the next one. `options` and errors are those of `Engine.ask`.
+        """
+        return run_blocking(self._engine.ask(question, paths, **options))
+
     documents = _blocking(AsyncLibrary.documents)
     document = _blocking(AsyncLibrary.document)
     search = _blocking(AsyncLibrary.search)

@@ -13,6 +13,7 @@ from colligate.errors import MissingExtra
     [
         ("langchain", "langchain_core.callbacks", "langchain"),
         ("llamaindex", "llama_index.core.callbacks", "llamaindex"),
+        ("inspect", "inspect_ai.solver", "inspect"),
     ],
 )
 def test_without_its_package_an_adapter_names_the_extra(monkeypatch, module, package, extra):

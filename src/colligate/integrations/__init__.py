@@ -1,5 +1,5 @@
-"""A library as a retriever of other frameworks; each needs its own extra.
+"""A library as a retriever or solver of other frameworks; each needs its own extra.
 
-`langchain.ColligateRetriever` and `llamaindex.ColligateLlamaIndexRetriever` are not imported here:
-each imports its framework.
+`langchain.ColligateRetriever`, `llamaindex.ColligateLlamaIndexRetriever` and
+`inspect.colligate_solver` are not imported here: each imports its framework.
 """
