@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from colligate.core.events import Retrieved
 from colligate.core.parameters import list_parameters, paper_settings, set_parameters
 from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents.tokens import token_spans
@@ -83,6 +84,33 @@ def suite(name, seeds=range(6)):
 ])  # fmt: skip
 async def test_every_strategy_passes_the_suite(check):
     await check()
+
+
+METHODS = "auto decompose dualrag duquad longrefiner per-document rdr2 spd-rag".split()
+
+
+class Recorder:
+    """A retriever that is the search itself; `asked` are its queries."""
+
+    name = "recorder"
+
+    def __init__(self):
+        self.asked = []
+
+    async def retrieve(self, query, run, *, k, documents=None):
+        self.asked.append(query)
+        return await run.search(query, k=k, documents=documents)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if load_strategy(n).needs.searches])
+async def test_every_search_goes_by_the_retriever(name):
+    recorder = Recorder()
+    case = Case(load_strategy(name), tuple(NEEDED.get(name, ())), say=say)
+    _, run = await case.ask(case.replies(), Given(retriever=recorder))
+    searches = [event for _, event in run.trace.events if isinstance(event, Retrieved)]
+    assert recorder.asked or not searches  # a few documents are read without a search
+    assert recorder.asked or name not in METHODS
+    assert {event.query for event in searches} <= set(recorder.asked)
 
 
 @given(st.sampled_from(NAMES), st.integers(0, 2**32))

@@ -235,6 +235,11 @@ class Run(Scoring):
     def __post_init__(self) -> None:
         self.tokens = TokenBudget(self.max_tokens, self.meter)
 
+    @property
+    def composed(self) -> bool:
+        """Whether something other than the engine's own search finds the evidence."""
+        return not isinstance(self.retriever, SearchMode | None)
+
     def model(self, role: Role) -> ChatModel:
         """Return the model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]

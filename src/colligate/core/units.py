@@ -94,12 +94,15 @@ async def choose_units(
 ) -> tuple[Literal["documents", "passages"], list[Passage]]:
     """Return what to read, at most `most`: whole documents in their order, or passages of a search.
 
-    `auto` chooses documents if at most `most` are in view and all are short. Of more documents the
-    best are returned, best first.
+    `auto` chooses documents if at most `most` are in view and all are short, unless the run has a
+    retriever. Of more documents the best are returned, best first.
     """
     infos = await run.sources.documents()
     ids = [info.id for info in infos]
-    if units == "passages" or (units == "auto" and not await _few_and_short(ids, most, run)):
+    if units == "auto":
+        whole = not run.composed and await _few_and_short(ids, most, run)
+        units = "documents" if whole else "passages"
+    if units == "passages":
         hits = await run.search(question, k=most, pool=pool, mode=mode)
         return "passages", [hit.passage for hit in hits]
     if len(ids) > most:

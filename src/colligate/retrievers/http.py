@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.documents import Document, Hit, clean_text
-from colligate.documents.document import digest
+from colligate.documents.reading.source import document_id
 from colligate.documents.tree import flat_tree, shorten_title
+from colligate.errors import MalformedOutput
 from colligate.models.base import redact_url
 from colligate.models.openai_http import Endpoint, Garbled
 
@@ -55,7 +56,11 @@ class HTTPRetriever:
             **{"query": query, "top_n": k, "return_score": True},  # FlashRAG
         }
         began = time.perf_counter()
-        found = await self._endpoint.post(self._path, body, _read_passages)
+        try:
+            found = await self._endpoint.post(self._path, body, _read_passages)
+        except MalformedOutput as error:
+            hint = "is it a server such as Search-R1's /retrieve or FlashRAG's /search?"
+            raise MalformedOutput(error.what, error.why, hint) from None
         run.meter.retrieval(time.perf_counter() - began)
         hits = []
         for passage, score in found[:k]:
@@ -102,7 +107,8 @@ def _make_document(passage: dict[str, Any], source: str) -> Document:
         first, parted, rest = text.partition("\n")
         if parted:
             title, text = title or first.strip().strip('"'), rest
-    text = clean_text(text)
-    name = clean_text(f"{passage.get('id') or 'passage'}-{digest(text)[:10]}")
-    title = shorten_title(clean_text(title))
-    return Document(name, title, text, flat_tree(name, len(text)), source=source)
+    text, title = clean_text(text), shorten_title(clean_text(title))
+    name = document_id(title or "passage", text)
+    facts = {"id": clean_text(str(passage["id"]))} if passage.get("id") is not None else {}
+    tree = flat_tree(name, len(text))
+    return Document(name, title, text, tree, source=source, metadata=facts)

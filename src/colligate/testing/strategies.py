@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Opened
 from colligate.core.parameters import list_parameters, set_parameters
-from colligate.core.run import Run
+from colligate.core.run import Retriever, Run
 from colligate.core.strategy import SCORING, Strategy
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import STRUCTURAL, parse_chunker
@@ -97,6 +97,7 @@ class Case:
             max_tokens=given.budget,
             embedder=part,
             reranker=part if given.reranks else None,
+            retriever=given.retriever,
             reader=make_reader(self.reader, models[Role.READER]),
         )
         strategy = set_parameters(self.kind, [*self.settings, *given.ways])
@@ -174,6 +175,7 @@ class Given:
     fails: Mapping[str, int] = field(default_factory=dict)
     budget: int | None = None
     reranks: bool = False
+    retriever: Retriever | None = None
     documents: Sequence[Document] = field(default_factory=_make_documents)
     scored: list[Any] = field(default_factory=list)
 

@@ -112,7 +112,7 @@ class Auto:
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, find_kind, take the steps of the kind until one finds an answer."""
         infos = [info for info in await run.sources.documents() if info.passages]
-        if not infos:
+        if not (infos or run.composed):
             return await run.read(question, (), form=self.form)
         found = await self._search(question, infos, run)
         kind = QuestionKind.FACT
@@ -154,7 +154,8 @@ class Auto:
     async def _search(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> _Found:
         """Search once, which shows what was found before any model is asked."""
         small = run.reader is not None and run.reader.name == "pointwise"
-        if sum(info.characters for info in infos) <= _WHOLE and not small:
+        short = sum(info.characters for info in infos) <= _WHOLE
+        if short and not (small or run.composed):
             names = await rank_documents(question, run, len(infos), self.mode)
             documents = [await run.document(name) for name in names]
             passages = [d.passage(d.span(0, len(d))) for d in documents if d.text.strip()]
@@ -163,7 +164,7 @@ class Auto:
         wanted = max(self.k, self.pool)
         show = partial(spread, k=self.k)
         hits = await run.search(question, k=wanted, mode=self.mode, show=show)
-        return _Found(question, infos, hits)
+        return _Found(question, infos, hits, ranked=run.composed)
 
     async def _take(self, step: str, kind: QuestionKind, found: _Found, run: Run) -> _Found:
         """Return what is found after one more step.
