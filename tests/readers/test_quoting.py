@@ -92,10 +92,11 @@ async def test_an_answer_has_its_quote_and_the_evidence_that_was_shown(asked):
 async def test_an_answer_and_its_check_are_two_calls(asked):
     verdicts = [{"number": n, "reason": "", "verdict": "supports"} for n in (1, 2)]
     replies = [said(short="A moderate sum"), json.dumps({"judgements": verdicts})]
-    answer, _, calls = await asked(*replies, check=ModelCheck())
+    answer, run, calls = await asked(*replies, check=ModelCheck())
     assert answer.short == "A moderate sum"
     assert len(calls) == 2
     assert "Statement 2: A moderate sum" in calls[1].prompt
+    assert [call.step for call in run.meter.calls] == ["answer", "check"]
 
 
 @pytest.mark.parametrize("quote", ["", "950 euros a week"])

@@ -511,7 +511,8 @@ class Run(Scoring):
         if self.reader is None:
             raise UsageError("the run has no reader", hint="Run(..., reader=QuotingReader())")
         task = Task(form, tuple(known), instruction, notes)
-        return await self.reader.read(question, shown, self, task)
+        with self.meter.step("answer"):
+            return await self.reader.read(question, shown, self, task)
 
     # Chat
 

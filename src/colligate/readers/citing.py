@@ -267,7 +267,8 @@ async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | Non
     }
     wanted = [each for each in dict.fromkeys(claims) if each not in verdicts]
     if run.check is not None and wanted:
-        verdicts |= zip(wanted, await run.check.judge(wanted, run), strict=True)
+        with run.meter.step("check"):
+            verdicts |= zip(wanted, await run.check.judge(wanted, run), strict=True)
     return verdicts
 
 

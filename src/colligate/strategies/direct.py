@@ -39,7 +39,8 @@ class Direct:
     async def answer(self, question: str, run: Run) -> Answer:
         """Ask the reader and cite nothing."""
         messages = build_messages(INSTRUCTIONS[self.form], f"Question: {escape(question.strip())}")
-        completion = await run.chat(messages, max_tokens=self.max_tokens)
+        with run.meter.step("answer"):
+            completion = await run.chat(messages, max_tokens=self.max_tokens)
         run.warn("answered from the model's memory: no document was read and nothing is cited")
         text = completion.text.strip()
         run.emit(Said(text, "" if self.form is Form.LONG else text))

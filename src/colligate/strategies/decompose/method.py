@@ -138,8 +138,7 @@ class Decompose:
     async def _look_up(self, question: str, run: Run, form: Form) -> Answer:
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         why = f"of the search for “{question}”"
-        with run.meter.step("answer"):
-            return await run.read(question, show_ranked(hits, why), form=form)
+        return await run.read(question, show_ranked(hits, why), form=form)
 
     async def _read_together(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
         """Answer from the passages behind the answers, which are notes."""
@@ -147,14 +146,13 @@ class Decompose:
             f"{at}. {each.question} {each.short or each.text}" for at, each in enumerate(taken, 1)
         )
         stated = [each for answer in taken for each in split_answer(answer)]
-        with run.meter.step("answer"):
-            return await run.read(
-                question,
-                await _show(taken, run),
-                form=self.form,
-                known=list(dict.fromkeys(stated)),
-                notes=enclose("notes", "\n".join(said)),
-            )
+        return await run.read(
+            question,
+            await _show(taken, run),
+            form=self.form,
+            known=list(dict.fromkeys(stated)),
+            notes=enclose("notes", "\n".join(said)),
+        )
 
     async def _read_on(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
         """Answer from the passages behind the answers, then those of the question's own search."""
@@ -165,8 +163,7 @@ class Decompose:
             found = show_ranked(hits, "of the search for the question")
             shown += [each for each in found if each.passage not in known]
         best = [replace(each, score=1 / rank) for rank, each in enumerate(shown[: self.k], 1)]
-        with run.meter.step("answer"):
-            return await run.read(question, best, form=self.form)
+        return await run.read(question, best, form=self.form)
 
 
 async def split_question(question: str, run: Run, most: int) -> list[str]:

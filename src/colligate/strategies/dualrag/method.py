@@ -136,10 +136,9 @@ class DualRAG:
             return finish(refused, Cited("", (), ()), run)
         kept = not self.no_outline
         shown, notes = await knowledge.for_reader(run, self.reader_tokens, outline=kept)
-        with run.meter.step("answer"):
-            return await run.read(
-                question, shown, form=self.form, known=knowledge.stated if kept else (), notes=notes
-            )
+        return await run.read(
+            question, shown, form=self.form, known=knowledge.stated if kept else (), notes=notes
+        )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer."""
