@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
+
+import pytest
 
 from colligate.core.events import Event
 from colligate.lab.bench.metrics.evidence import CUTS, evidence_measures
@@ -90,3 +93,20 @@ def test_what_broke_is_a_search_in_vain_only_of_a_strategy_that_searches() -> No
     assert collect_values([reads, broken], "gold_any_retrieved") == {}
     assert collect_values([searches, broken], "recall_at_5") == {"1": 1.0, "2": 0.0}
     assert collect_values([broken], "recall_at_5") == {"2": 0.0}
+
+
+def test_a_ratio_is_of_two_means_over_the_questions_that_have_both() -> None:
+    scored = [(80.0, 0.1), (40.0, 0.3), (0.0, 0.2)]
+    rows = [
+        row(str(at), CAME_THROUGH, {"loong_spd": score, "usd": usd})
+        for at, (score, usd) in enumerate(scored)
+    ]
+    rows.append(row("3", CAME_THROUGH, {"loong_spd": 100.0}))  # its price is not known
+
+    found = collect_values(rows, "loong_spd/usd")
+    # 40 points for .2 dollars; 60 points more than this costs, 20 and 40 fewer, each for .2 dollars
+    assert found == pytest.approx({"0": 500.0, "1": 100.0, "2": 0.0})
+    assert fmean(found.values()) == pytest.approx(200)
+    free = [row("1", CAME_THROUGH, {"loong_spd": 80.0, "usd": 0.0})]
+    assert collect_values(free, "loong_spd/usd") == {}
+    assert collect_values(rows, "loong_spd/calls") == {}

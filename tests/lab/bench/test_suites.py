@@ -64,6 +64,10 @@ def test_a_printed_line_is_a_number_a_column() -> None:
         (SMALL + 'pictures = [{ kind = "pie" }]', "pictures.1.kind: input should be 'recall-at-k'"),
         (SMALL + 'pictures = [{ kind = "pareto", dataset = "c" }]', "unknown data set 'c'"),
         (SMALL.replace('"a.jsonl"', '"a.jsonl", over = "corpus"'), "a is asked over its corpus"),
+        (
+            SMALL.replace('"em"', '"em over dual"'),
+            "columns.1.metric: no strategy 'dual'; there are direct, dq",
+        ),
         (SMALL + 'chunker = "lines"', "s.toml: chunker: no chunker 'lines'"),
         (SMALL.replace('"a.jsonl"', '"a.jsonl", questions = 0'), "a needs at least 1 question"),
     ],

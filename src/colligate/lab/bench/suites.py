@@ -28,6 +28,10 @@ PictureKind = Literal[
 ]
 
 
+OVER = " over "
+"""Between a metric and the strategy that it is compared with, in the metric of a column."""
+
+
 class _Part:
     """A part of a suite's file: an unknown key in it is an error."""
 
@@ -119,7 +123,8 @@ class DatasetGroup(_Part):
 class Column(_Part):
     """A column of the table as printed: a metric of a data set or group, multiplied by `scale`.
 
-    The first one is the table's main figure.
+    The first one is the table's main figure. A `metric` "A/B" is a ratio of two means, and
+    "A over STRATEGY" what A is more than that row's, on the same questions.
     """
 
     dataset: str
@@ -264,6 +269,12 @@ def _check(suite: Suite, file: str) -> None:
             if dataset not in known:
                 there = f"there are {', '.join(known)}"
                 raise fault(f"{what}.{number}.dataset", f"unknown data set {dataset!r}", there)
+    rows = [each.name for each in suite.strategies]
+    for number, column in enumerate(suite.columns, 1):
+        base = column.metric.partition(OVER)[2]
+        if base and base not in rows:
+            there = f"there are {', '.join(rows)}"
+            raise fault(f"columns.{number}.metric", f"no strategy {base!r}", there)
     for each in suite.datasets:
         if each.over != "candidates" and each.corpus is None:
             why = f"{each.name} is asked over its {each.over}, and names no corpus"

@@ -4,7 +4,8 @@ A cell is the mean of a strategy over questions with its bootstrap interval; sta
 differs from the best of its column (`paired_bootstrap`), corrected for as many comparisons as the
 column has pairs of strategies. A column of a group of data sets is the mean of theirs, equally
 weighted; its resamples are drawn from each data set separately, and a question that several rows or
-sets ask is drawn once for all of them.
+sets ask is drawn once for all of them. A metric `A/B` is the mean of A divided by that of B over
+the questions that have both; `A over STRATEGY` is what A is more than that strategy's, by question.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from colligate.lab.bench.significance import (
     correct_for_many,
     paired_bootstrap,
 )
-from colligate.lab.bench.suites import Column, Method, Published
+from colligate.lab.bench.suites import OVER, Column, Method, Published
 from colligate.lab.jobs.files import write_whole
 
 QuestionKey = tuple[str, str]
@@ -106,11 +107,16 @@ class RunResults:
 
     def values(self, dataset: str, method: str, metric: str) -> dict[QuestionKey, float]:
         """Return a metric by question of a data set or a group, where it was measured."""
-        return {
+        metric, _, base = metric.partition(OVER)
+        found = {
             (name, question): value
             for name in self.members(dataset)
             for question, value in collect_values(self.rows_of(name, method), metric).items()
         }
+        if not base:
+            return found
+        less = self.values(dataset, base, metric)
+        return {key: value - less[key] for key, value in found.items() if key in less}
 
     def total(self, dataset: str, method: str, metric: str) -> float | None:
         """Return a metric that only a whole run has; of a group the mean of its data sets'."""
@@ -119,8 +125,9 @@ class RunResults:
         return fmean(values) if values else None
 
     def means(self, dataset: str, method: str) -> dict[str, float | None]:
-        """Return the mean of each metric of a data set, and those of the whole run."""
+        """Return the mean of each metric and column of a data set, and those of the whole run."""
         names = dict.fromkeys(name for row in self.rows_of(dataset, method) for name in row.metrics)
+        names |= dict.fromkeys(each.metric for each in self.columns if each.dataset == dataset)
         values = {name: self.values(dataset, method, name).values() for name in names}
         means = {name: fmean(found) if found else None for name, found in values.items()}
         return {**means, **self._totals.get((dataset, method), {})}
@@ -167,9 +174,8 @@ class RunResults:
         return [Column(dataset, name, name, _default_scale(name)) for name in names]
 
     def _is_measured(self, column: Column, method: str) -> bool:
-        rows = self.rows_of(column.dataset, method)
-        total = self.total(column.dataset, method, column.metric)
-        return total is not None or any(column.metric in row.metrics for row in rows)
+        cell = column.dataset, method, column.metric
+        return self.total(*cell) is not None or bool(self.values(*cell))
 
     def scale(self, metric: str) -> float:
         """Return what a metric is multiplied by in a figure: as in the table, or shares by 100."""
@@ -269,6 +275,8 @@ def collect_values(rows: Sequence[Row], metric: str) -> dict[str, float]:
     that did not call that role has 0 calls and tokens of it. A failure counts as a search without
     results only where the other rows searched.
     """
+    if "/" in metric:
+        return _divide_means(*(collect_values(rows, name) for name in metric.split("/", 1)))
     finite = {row.question: row.metrics.get(metric, math.nan) for row in rows}
     found = {question: value for question, value in finite.items() if math.isfinite(value)}
     if not found:
@@ -287,6 +295,16 @@ def collect_values(rows: Sequence[Row], metric: str) -> dict[str, float]:
             if "calls" in row.metrics:
                 found.setdefault(row.question, 0.0)
     return found
+
+
+def _divide_means(above: Mapping[str, float], below: Mapping[str, float]) -> dict[str, float]:
+    """Return values whose mean is the ratio of both means, and varies as it does (delta method)."""
+    both = [question for question in above if question in below]
+    mean = fmean(below[question] for question in both) if both else 0.0
+    if not mean:
+        return {}
+    ratio = fmean(above[question] for question in both) / mean
+    return {each: ratio + (above[each] - ratio * below[each]) / mean for each in both}
 
 
 # The suite's table

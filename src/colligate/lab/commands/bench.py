@@ -327,7 +327,9 @@ def show_results(done: SuiteRun, results: RunResults) -> None:
         methods = [each.method for each in done.plan.entries]
         found = [results.means(name, method.name) for method in methods]
         columns = [each for each in results.columns if each.dataset == name]
-        columns = [each for each in columns if any(each.metric in means for means in found)]
+        columns = [
+            each for each in columns if any(means.get(each.metric) is not None for means in found)
+        ]
         columns = columns or results.main_columns(name)  # many suites have those of groups alone
         for method, means in zip(methods, found, strict=True):
             values = [_format_scaled(means.get(each.metric), each.scale) for each in columns]

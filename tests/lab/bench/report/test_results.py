@@ -89,3 +89,34 @@ def test_the_columns_of_one_scale_are_drawn_side_by_side(tmp_path: Path) -> None
     assert "[" in second[1], "with the table's interval"
     assert one.numbers == both.numbers
     assert "EM" in both.svg
+
+
+def test_columns_of_a_ratio_and_of_what_is_spent_more_have_intervals(tmp_path: Path) -> None:
+    suite = (
+        SUITE.replace(
+            '{ dataset = "d", metric = "em", scale = 100 }',
+            '{ dataset = "d", metric = "em/usd" }, { dataset = "d", metric = "tokens over a" }',
+        )
+        + 'published = [{ row = "b", values = [5, 70] }]'
+    )
+    rows = [
+        Row("d", f"q{at}", name, f"{at}?", (), Outcome(), {"em": em, "usd": usd, "tokens": tokens})
+        for at in range(8)
+        for name, em, usd, tokens in [
+            ("a", 1.0, 0.25, 100.0 + at),
+            ("b", float(at < 4), 0.05 if at < 4 else 0.15, 160.0 + 3 * at),
+        ]
+    ]
+    results = RunResults(write_run(tmp_path, suite, rows))
+    ratio, more = results.table.columns
+
+    assert (ratio.higher, more.higher) == (True, False)
+    assert [ratio.cells[name].value for name in "ab"] == pytest.approx([4, 5])  # .5 for .1 dollars
+    # All right for .25 dollars is the same ratio however the questions are drawn.
+    assert (ratio.cells["a"].low, ratio.cells["a"].high) == pytest.approx((4, 4))
+    assert ratio.cells["b"].low < 5 < ratio.cells["b"].high
+    assert (more.cells["a"].value, more.cells["b"].value) == (0, 67)  # 60 + 2 * 3.5
+    assert results.means("d", "b")["tokens over a"] == 67
+    printed = results.table.rows[1].printed[""]
+    assert [each.value for each in printed if each] == [5, 70]
+    assert results.values("d", "b", "tokens over c") == {}
