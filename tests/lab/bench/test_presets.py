@@ -103,6 +103,13 @@ def test_an_ablation_that_takes_a_setting_away_stays_without_it() -> None:
     assert [each.strategy.reasoner_adapter for each in entries] == ["adapter", None]
 
 
+def test_adapters_are_those_of_the_row_that_the_paper_trained() -> None:
+    table = read_suite("dualrag-table2")
+    entries: Any = configure_entries(table, ["dualrag", "dualrag-ft"], ["reasoner_adapter=mine"])
+    assert [each.strategy.reasoner_adapter for each in entries] == [None, "mine"]
+    assert "dualrag-ft" not in [each.method.name for each in configure_entries(table)]
+
+
 def test_a_form_is_that_of_the_data_set_or_of_the_command_line() -> None:
     small = suite(row("a"))
     short, long = small.datasets

@@ -5,6 +5,7 @@ import pytest
 
 from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.lab.training.longrefiner import write_skeleton
 from colligate.library.in_memory import InMemorySources
@@ -242,6 +243,7 @@ async def test_a_text_without_headings_is_structured_by_the_model_once(make_run)
     assert (event.basis, event.kept, event.lost) == ("model", False, ())
     assert event.coverage > 0.99
     assert events(again, Structured)[0].kept
+    assert events(again, Structured)[0].counts == event.counts
     assert len(calls) == 1
     assert same.text == refined.text
     assert all("Chapter 2" in p.text for p in refined.passages)
@@ -254,6 +256,8 @@ async def test_a_structure_that_covers_little_is_not_used_and_reported(make_run)
     (event,) = events(run, Structured)
     assert event.basis == "chunks"
     assert event.coverage < 0.5
+    tokens = {"structured_tokens": BOOK.text, "skeleton_tokens": skeleton}
+    assert event.counts == {name: estimate_tokens(text) for name, text in tokens.items()}
     assert any("plain chunks are used" in warning for warning in run.warnings)
 
 

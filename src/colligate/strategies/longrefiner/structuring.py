@@ -44,7 +44,7 @@ class Structured(Event):
 
     `basis` is "headings", "model" or "chunks". `coverage` is the share of its characters that a
     model's structure brought back, `lost` the pieces that were not found. `kept`: it was stored
-    before.
+    before. `tokens` are the document's, and those of the skeleton that a model wrote of it.
     """
 
     document: str
@@ -53,6 +53,7 @@ class Structured(Event):
     coverage: float = 1.0
     lost: tuple[str, ...] = ()
     kept: bool = False
+    tokens: tuple[int, int] | None = None
 
     def line(self) -> str:
         return f"structured {self.document}: {pluralize(self.nodes, 'part')} from {self.basis}"
@@ -60,6 +61,11 @@ class Structured(Event):
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         return {"refined": [self.document]}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        names = ("structured_tokens", "skeleton_tokens")
+        return dict(zip(names, self.tokens, strict=True)) if self.tokens else {}
 
 
 COVERAGE = 0.5
@@ -85,9 +91,9 @@ class Structurer:
             source = Structuring.HEADINGS if own or short else Structuring.MODEL
         tree, event = document.tree, Structured(document.id, "headings" if own else "chunks", 0)
         if source is Structuring.MODEL:
-            found, known = await self._ask(document, run)
+            found, known, tokens = await self._ask(document, run)
             tree = found.tree
-            event = Structured(document.id, "model", 0, found.coverage, found.lost, known)
+            event = Structured(document.id, "model", 0, found.coverage, found.lost, known, tokens)
             if found.coverage < COVERAGE:
                 source = Structuring.CHUNKS
                 run.warn(
@@ -103,10 +109,11 @@ class Structurer:
         run.emit(replace(event, nodes=len(made.nodes)))
         return made
 
-    async def _ask(self, document: Document, run: Run) -> tuple[Recovered, bool]:
+    async def _ask(self, document: Document, run: Run) -> tuple[Recovered, bool, tuple[int, int]]:
         """Return the structure that the worker gives a document, and if it was known already.
 
-        Each part is stored when it is written, so that an interrupted run resumes there.
+        The numbers are the worker's tokens of the document and of its skeleton. Each part is stored
+        when it is written, so that an interrupted run resumes there.
         """
         model = run.model(Role.WORKER)
         most = self.tokens
@@ -132,7 +139,9 @@ class Structurer:
                 await asyncio.to_thread(run.store.put, key, skeleton, [document.id])
                 run.emit(Progressed("structuring", done + 1, len(parts), document.title))
             skeletons.append(skeleton)
-        return await asyncio.to_thread(recover, "\n".join(skeletons), document), not fresh
+        skeleton = "\n".join(skeletons)
+        tokens = await model.count_tokens(document.text), await model.count_tokens(skeleton)
+        return await asyncio.to_thread(recover, skeleton, document), not fresh, tokens
 
     def _make_prompt(self, text: str) -> list[Message]:
         return self.template.fill(text=text) if self.template else structuring_messages(text)

@@ -56,7 +56,7 @@ async def test_unanswerable_questions_are_measured_by_refusals_alone() -> None:
     cost = await measure(["cost"], QUESTIONS["unanswerable"], ANSWERED)
     assert set(found) - set(cost) == {
         *("right_refusal", "failed"),
-        *("right", "refused", "wrong_cited"),
+        *("right", "refused", "wrong_cited", "answer_words"),
     }
 
 
@@ -90,7 +90,9 @@ async def test_missing_models_and_unknown_groups_are_told_before_anything_is_ask
         (False, ("calls", "tokens", "output_tokens_worker", "usd", "seconds", "p_len")),
         (False, ("wrong_refusal", "failed", "rounds", "scoring_passes", "evidence_words")),
         (False, ("searches", "chat_tokens", "scoring_tokens", "rounds_dual", "offline_seconds")),
-        (None, ("length",)),
+        (None, ("length", "answer_words", "answer_words_dual_max", "no_rounds")),
+        (True, ("loong_spd/usd",)),
+        (False, ("input_tokens over retrieve-read", "skeleton_tokens/structured_tokens")),
     ],
 )
 def test_less_cost_is_better_and_more_of_the_rest(

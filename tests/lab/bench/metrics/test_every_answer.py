@@ -63,6 +63,7 @@ def test_rounds_are_what_the_strategy_reports_and_searches_without(
     found = cost_measures(Question("q", "?"), outcome)
     assert (found["searches"], found["rounds"]) == (searches, rounds)
     assert found["rounds_dual"] == of_dualrag, "the paper counts at least one"
+    assert found["no_rounds"] == (rounds == 0)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +162,14 @@ def judge(gold, said, short="", *, task=QuestionTask.SHORT, citations=CITED):
 )
 def test_an_answer_is_right_in_whole_words_or_as_a_figure(gold, said, short, right):
     measures = judge(gold, said, short)
+    assert measures.pop("answer_words") == len((short or said.removesuffix(" [1]")).split())
     assert measures == {"right": right, "refused": 0, "wrong_cited": 1 - right}
 
 
 def test_the_short_answer_decides_where_there_is_one():
-    assert judge("Oslo", "Not Oslo, Lund. [1]", "Lund")["right"] == 0
+    judged = judge("Oslo", "Not Oslo, Lund. [1]", "Lund")
+    assert (judged["right"], judged["answer_words"]) == (0, 1)
+    assert judge("Oslo", "Not Oslo, Lund. [1]")["answer_words"] == 3
 
 
 def test_a_whole_answer_that_repeats_both_choices_is_not_right():
@@ -177,14 +181,16 @@ def test_a_whole_answer_that_repeats_both_choices_is_not_right():
 
 
 def test_a_refusal_is_wrong_but_cites_nothing():
-    assert judge("Oslo", "") == {"right": 0, "refused": 1, "wrong_cited": 0}
+    nothing = {"right": 0, "refused": 1, "wrong_cited": 0, "answer_words": 0}
+    assert judge("Oslo", "") == nothing
 
 
 def test_a_question_without_an_answer_is_refused_rightly():
     question = Question("q", "?", answerable=False)
     assert verdict_measures(question, Outcome())["right"] == 1
     answered = Outcome(text="Oslo. [1]", found=True, citations=CITED)
-    assert verdict_measures(question, answered) == {"right": 0, "refused": 0, "wrong_cited": 1}
+    wrong = {"right": 0, "refused": 0, "wrong_cited": 1, "answer_words": 1}
+    assert verdict_measures(question, answered) == wrong
 
 
 def test_a_failure_is_neither_right_nor_refused():

@@ -66,6 +66,15 @@ def test_alce_calls_nothing_right_where_nothing_is_right() -> None:
     assert f1_alce("x y", ["x"]) == pytest.approx(2 / 3)
 
 
+async def test_the_words_that_containment_looks_at_are_counted() -> None:
+    outcome = Outcome("It was written in Lund, by Ann Lee. [1]", "Ann Lee", found=True)
+    found = await measure(["short", "dual"], Question("q", "?", ("Ann",)), outcome)
+    names = ("answer_words", "answer_words_raw", "answer_words_dual_short", "answer_words_dual_max")
+    assert [found[name] for name in names] == [2, 8, 2, 8]
+    refused = await measure(["short"], Question("q", "?", ("Ann",)), Outcome())
+    assert refused["answer_words"] == refused["answer_words_raw"] == 0
+
+
 words = st.lists(st.sampled_from("one two three the a yes no Party art".split()), max_size=6)
 
 

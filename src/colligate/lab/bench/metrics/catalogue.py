@@ -211,6 +211,6 @@ async def measure_each(
 def higher_is_better(metric: str) -> bool | None:
     """Tell whether more of a metric is better; None where neither more nor less is."""
     groups = all_groups().values()
-    if any(metric in group.neutral for group in groups):
+    if any(metric.startswith(group.neutral) for group in groups):
         return None
     return not any(metric.startswith(group.lower) for group in groups)

@@ -15,7 +15,8 @@ from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionTask
 
 _BY_ROLE = ("calls", "input_tokens", "output_tokens")
-_COUNTED = ("queries", "redundant_queries")  # by the events of a method
+# By the events of a method.
+_COUNTED = ("queries", "redundant_queries", "skeleton_tokens", "structured_tokens")
 
 
 def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
@@ -25,10 +26,10 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     `offline_...` is the part that prepared documents for all questions (LongRefiner's structuring),
     `online_...` the rest. `rounds` are those that the strategy reports; where it reports none, each
     search is one. `rounds_dual` is at least 1, as DualRAG counts a question that searched not at
-    all. `usd` is left out where a price is not known, seconds where models' replies came from a
-    cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a method
-    names, as `NAME_by_STEP`; queries as its events count them. An answer that failed costs what was
-    spent until then.
+    all; `no_rounds` is 1 for it. `usd` is left out where a price is not known, seconds where
+    models' replies came from a cache. Calls and tokens are also given by role, as `NAME_ROLE`, and
+    by the steps of a method, as `NAME_by_STEP`; what its events count, under their names. An answer
+    that failed costs what was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -45,6 +46,7 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         "searches": searches,
         "rounds": rounds,
         "rounds_dual": max(1.0, rounds),
+        "no_rounds": float(not rounds),
     }
     if not usage.get("remembered"):
         measures["seconds"] = outcome.seconds
@@ -74,6 +76,7 @@ COST = MetricGroup(
         *(*_BY_ROLE, "tokens", "chat_tokens", "scoring_", "searches", "rounds", "seconds", "usd"),
         *("offline_", "online_", *_COUNTED),
     ),
+    neutral=("no_rounds",),
 )
 
 
@@ -118,15 +121,18 @@ _SIGNS = re.compile(r"(?:us)?[$€£%]|usd|million|billion", re.I)
 
 
 def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
-    """Return `right`, `refused` and `wrong_cited`, each 0 or 1.
+    """Return `right`, `refused` and `wrong_cited`, each 0 or 1, and `answer_words`.
 
     Right is a short answer (or, without one, a whole answer) that holds the words of a gold in
     their order, or its figure where the gold is a single one. Yes and No must be its first word.
     What a whole answer has from the question does not count. A question that the documents do not
-    answer is refused rightly, and `wrong_cited` if it is answered with a citation. None for sets,
-    long answers and paragraphs, which words do not decide.
+    answer is refused rightly, and `wrong_cited` if it is answered with a citation. `answer_words`
+    are those of the text that is judged. None for sets, long answers and paragraphs, which words do
+    not decide.
     """
     refused = not outcome.answered and not outcome.error
+    short = take_short(outcome)
+    judged = short or take_whole(outcome)
     if question.answerable:
         golds = [gold for gold in question.answers if list_words(gold)]
         if question.task is QuestionTask.JUDGED:
@@ -135,14 +141,19 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
             golds = []
         if not golds:
             return None
-        short, asked = take_short(outcome), f" {' '.join(list_words(question.text))} "
+        asked = f" {' '.join(list_words(question.text))} "
         if not short:  # a whole answer may repeat what the question offers to choose from
             golds = [gold for gold in golds if f" {' '.join(list_words(gold))} " not in asked]
-        right = is_right(short or take_whole(outcome), golds)
+        right = is_right(judged, golds)
     else:
         right = refused
     wrong = outcome.answered and bool(outcome.citations) and not right
-    return {"right": float(right), "refused": float(refused), "wrong_cited": float(wrong)}
+    return {
+        "right": float(right),
+        "refused": float(refused),
+        "wrong_cited": float(wrong),
+        "answer_words": float(len(judged.split())),
+    }
 
 
 VERDICT = MetricGroup("verdict", verdict_measures, always=True, lower=("wrong_cited", "refused"))

@@ -31,8 +31,8 @@ class MetricGroup:
     do not apply to such a question. `modules` are packages that must be installed (the extra
     `bench`). Only a group that is `always` taken is taken of a question that the documents do not
     answer. Lower values are better of the metrics that begin with one of `lower`, and neither
-    higher nor lower ones of those in `neutral`. Other packages register groups under the
-    entry-point group `colligate.metrics`.
+    higher nor lower ones of those that begin with one of `neutral`. Other packages register groups
+    under the entry-point group `colligate.metrics`.
     """
 
     name: str

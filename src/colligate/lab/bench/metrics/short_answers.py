@@ -64,7 +64,7 @@ def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
     return {"f1_flashrag": f1_flashrag(said, golds), "f1_flashrag_raw": f1_flashrag(whole, golds)}
 
 
-SHORT = MetricGroup("short", _measure_short)
+SHORT = MetricGroup("short", _measure_short, neutral=("answer_words",))
 DUAL = MetricGroup("dual", _measure_dual)
 FLASHRAG = MetricGroup("flashrag", _measure_flashrag)
 
@@ -72,8 +72,12 @@ FLASHRAG = MetricGroup("flashrag", _measure_flashrag)
 def word_scores(
     prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
 ) -> dict[str, float]:
-    """Return exact match, containment, and F1, precision and recall of words."""
+    """Return exact match, containment, F1, precision and recall of words, and how many there are.
+
+    Containment rewards a long prediction: its words tell how long.
+    """
     return {
+        "answer_words": float(len(prediction.split())),
         "em": exact_match(prediction, golds, normalise),
         "containment": containment(prediction, golds, normalise),
         **word_overlap(prediction, golds, normalise)._asdict(),
