@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from colligate.core.units import join_rankings, rank_documents
@@ -51,6 +53,16 @@ async def test_the_search_widens_until_enough_documents_are_found(make_run):
     run, _ = make_run(sources)
     assert await rank_documents("Who?", run, 2) == ["ant", "zebra"]
     assert sources.asked == [16, 64]
+
+
+async def test_repeats_that_are_left_out_do_not_end_the_search(make_run):
+    sources = Ranked([*[("ant", 1 - n / 100) for n in range(20)], ("zebra", 0.1)])
+    same = sources.hits[0].passage.text
+    sources.hits[1:3] = [
+        replace(h, passage=replace(h.passage, text=same)) for h in sources.hits[1:3]
+    ]
+    run, _ = make_run(sources)
+    assert await rank_documents("Who?", run, 2) == ["ant", "zebra"]
 
 
 def test_searches_are_joined_by_reciprocal_rank():

@@ -29,7 +29,8 @@ async def rank_documents(
     while True:
         hits = await run.search(question, k=k, mode=mode, documents=among)
         found = list(dict.fromkeys(hit.passage.document_id for hit in hits))
-        if len(found) >= count or len(hits) < k or k >= most:
+        # Repeats are left out of the hits, so fewer than `k` do not mean that there are no more.
+        if len(found) >= count or not hits or k >= most or run.composed:
             break
         k *= 4
     if len(infos) <= count:

@@ -36,7 +36,7 @@ PAPERS = {
 suites = pytest.mark.parametrize("name", list_suites())
 
 
-OURS = {"auto"}  # compares methods with each other, and reproduces no table
+OURS = {"auto", "compose"}  # compare methods with each other, and reproduce no table
 
 
 def test_every_table_has_its_file() -> None:
@@ -144,6 +144,8 @@ def _metrics_of(dataset: Dataset) -> frozenset[str]:
 def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
     gold_texts = (("g", "Ann Lee wrote it in 1932."),)
     question = replace(QUESTIONS[task.value], gold=("g",), gold_texts=gold_texts)
+    if task is QuestionTask.JUDGED:  # words decide only those that are a figure
+        question = replace(question, answers=("41",))
     outcome = replace(
         ANSWERED,
         stages=dict.fromkeys(STAGES, ("g",)),
