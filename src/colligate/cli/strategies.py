@@ -22,7 +22,9 @@ def strategies_command(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="Show only this strategy, with its parameters.", show_default=False
+            metavar="NAME",
+            help="Show only this strategy, or retriever, with its parameters.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -34,8 +36,12 @@ def strategies_command(
     NAME=VALUE` sets a parameter, `--set preset=paper` the values in the column "paper".
     """
     from colligate.core.strategy import list_strategies, load_strategy
+    from colligate.plugins import load_plugin, plugins
 
-    kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
+    if name in plugins("retrievers") and name not in list_strategies():
+        kinds = [load_plugin("retrievers", name, type)]
+    else:
+        kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
     rows = list(map(_describe_strategy, kinds))
     if as_json:
         print_json(rows[0] if name else rows)
