@@ -129,7 +129,7 @@ def test_the_command_line_asks_with_all_of_them(
     (tmp_path / "talk.srt").write_text(CAPTIONS)
     done = colligate(
         "ask", QUESTION, "talk.srt", "--strategy", "two-looks", "--set", "k=3",
-        "--trace", "trace.jsonl", "--json",
+        "--retriever", "newest:least=5", "--trace", "trace.jsonl", "--json",
     )  # fmt: skip
     answer = json.loads(done.stdout)
     assert (answer["strategy"], answer["found"]) == ("two-looks", True)
@@ -140,6 +140,7 @@ def test_the_command_line_asks_with_all_of_them(
     trace = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
     [looked] = [event for event in trace if event.get("event") == "looked"]
     assert looked["line"] == "look 1: 1 passages"
+    assert "newest" in [event.get("how") for event in trace if event.get("event") == "retrieved"]
 
 
 def test_a_bench_run_has_the_stages_and_the_metric(
