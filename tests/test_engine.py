@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from colligate import Engine, Library, ask
+from colligate.documents import Hit
 from colligate.errors import (
     BudgetExceeded,
     MissingPath,
@@ -13,6 +14,8 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.testing import ScriptedModel
+from support.brain import Reader
+from support.documents import make_all
 from support.models import statement_reply
 
 QUESTION = "Where do bicycles stand?"
@@ -148,6 +151,26 @@ async def test_engines_over_two_libraries_share_their_models(folder, engine, tmp
     assert (await first.ask(QUESTION)).found
     await first.aclose()
     assert model.closed == 1
+
+
+class Sheds:
+    """A retriever with a corpus of its own."""
+
+    name, outside = "sheds", True
+
+    async def retrieve(self, query, run, *, k, documents=None):
+        found = make_all({"shed": "The shed has 30 hooks for bicycles.\n"})
+        for each in found:
+            run.adopt(each)
+        return [Hit(each.passage(each.span(0, len(each))), 1.0) for each in found]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "decompose", "dualrag", "duquad", "retrieve-read"])
+async def test_a_retriever_with_a_corpus_of_its_own_needs_no_documents(engine, strategy):
+    asked = "How many hooks for bicycles has the shed?"
+    async with Engine(**engine | {"model": Reader()}, reranker="none", retriever=Sheds()) as opened:
+        answer = await opened.ask(asked, strategy=strategy)
+    assert [each.quote for each in answer.citations] == ["The shed has 30 hooks for bicycles."]
 
 
 async def test_time_is_bounded(folder, engine):

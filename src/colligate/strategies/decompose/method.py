@@ -100,7 +100,7 @@ class Decompose:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Split the question, look up each step, and put the answers together."""
-        if not any(info.passages for info in await run.sources.documents()):
+        if not (run.composed or any(i.passages for i in await run.sources.documents())):
             return await run.read(question, [], form=self.form)
         with run.meter.step("planner"):
             plan = await split_question(question, run, self.steps)

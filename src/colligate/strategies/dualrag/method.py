@@ -128,7 +128,7 @@ class DualRAG:
     async def answer(self, question: str, run: Run) -> Answer:
         """Learn, then answer from what is known (equation 4)."""
         refused = Answer(question, "", NOT_FOUND, False)
-        if not any(info.passages for info in await run.sources.documents()):
+        if not (run.composed or any(i.passages for i in await run.sources.documents())):
             return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run)
         if self.reader_tokens and not knowledge.size:
