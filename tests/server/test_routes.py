@@ -7,7 +7,9 @@ import re
 
 import pytest
 
+from colligate import Settings
 from colligate.errors import ServerFailed
+from colligate.settings import Named
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting, until
 
@@ -130,6 +132,62 @@ async def test_no_client_names_a_model_or_a_folder_to_load(serve):
         answered = await client.ask(strategy="rdr2", parameters={"router_adapter": None})
         assert "no model that a question names" not in answered.text
     assert tried > 5
+
+
+async def test_evidence_is_found_by_the_retriever_named(client):
+    for retriever, searches in (
+        (None, ["hybrid"]),
+        ("sparse", ["sparse"]),
+        ("sfs:documents=1", ["hybrid", "sfs"]),
+    ):
+        asked = {"strategy": "retrieve-read", "retriever": retriever}
+        events = parse_events((await client.ask(**asked, stream=True)).text)
+        assert [sent["how"] for _, sent in events if sent.get("event") == "retrieved"] == searches
+        name, answer = events[-1]
+        assert (name, answer["found"]) == ("answer", True)
+        run = (await client.get(f"/api/runs/{answer['run']}")).json()
+        assert run["retriever"] == retriever
+
+
+@pytest.mark.parametrize(
+    ("retriever", "says"),
+    [
+        ("http:http://127.0.0.1:9/retrieve", "only who runs the server names"),
+        ("https://127.0.0.1:9/retrieve", "only who runs the server names"),
+        ("HTTP:http://127.0.0.1:9/retrieve", "no retriever"),
+        ("longrefinerr", "did you mean 'longrefiner'?"),
+        ("sfs:documents=none", "valid integer"),
+        ("dense:k=3", "has no parameters"),
+        ("rdr2:k=3,router_adapter=/etc", "no model that a question names"),
+        ("longrefiner:prompts=/etc/passwd", "no model that a question names"),
+    ],
+)
+async def test_no_client_names_an_address_or_a_file_by_a_retriever(client, retriever, says):
+    refused = await client.ask(retriever=retriever)
+    assert refused.status_code == 422
+    assert says in refused.text
+    assert await client.listed("runs") == []
+
+
+async def test_the_settings_of_the_server_may_name_a_retriever_server(serve, openai_server):
+    there = {"id": "7", "title": "Yard", "text": "No bicycle stands in the hall."}
+    found = {"result": [[{"document": there, "score": 0.9}]]}
+    openai_server.garble(json.dumps(found).encode(), times=9)
+    named = Settings(retriever=Named(f"http:{openai_server.address}"))
+    async with serve(files=RULES, settings=named) as client:
+        answer = (await client.ask(parameters={"effort": "low"})).json()
+        (citation,) = answer["citations"]
+        assert citation["quote"] == there["text"]
+        # It is no document of the library.
+        path = f"{DEFAULT}/documents/{citation['document']}"
+        assert (await client.get(path)).status_code == 404
+        rules = [await client.document("Rules")]
+        for some in ({"documents": rules}, {"where": ["title~rules"]}):
+            refused = await client.ask(**some)
+            assert refused.status_code == 422
+            assert "a corpus of its own" in refused.json()["detail"]
+        answer = (await client.ask(documents=rules, retriever="hybrid")).json()
+        assert [each["document"] for each in answer["citations"]] == rules
 
 
 async def test_a_model_that_fails_is_the_gateways_fault(serve):

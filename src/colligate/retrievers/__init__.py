@@ -23,6 +23,13 @@ def list_retrievers() -> list[str]:
     return [*SearchMode, *plugins("retrievers")]
 
 
+def split_retriever(name: str) -> tuple[str, list[str]]:
+    """Return the kind and the settings that "KIND:k=v,..." names."""
+    kind, _, settings = name.partition(":")
+    # A list in a value has commas too.
+    return kind, [each for each in re.split(r",(?=\s*\w+=)", settings) if each.strip()]
+
+
 def make_retriever(name: str) -> Retriever | SearchMode:
     """Return the retriever that a name such as "longrefiner:budget=512" stands for.
 
@@ -33,18 +40,16 @@ def make_retriever(name: str) -> Retriever | SearchMode:
         from colligate.retrievers.http import HTTPRetriever
 
         return HTTPRetriever(HTTP.sub("", name, count=1))
-    kind, _, settings = name.partition(":")
+    kind, given = split_retriever(name)
     if kind not in list_retrievers():
         near = closest(kind, list_retrievers())
         there = f"there are {', '.join(list_retrievers())} and http:URL"
         raise UsageError(
             f"there is no retriever {kind!r}", hint=f"did you mean {near!r}?" if near else there
         )
-    # A list in a value has commas too.
-    given = [each for each in re.split(r",(?=\s*\w+=)", settings) if each.strip()]
     if kind not in plugins("retrievers"):
         if given:
-            raise UsageError(f"the retriever {kind} has no parameters", f"got {settings}")
+            raise UsageError(f"the retriever {kind} has no parameters", f"got {', '.join(given)}")
         return SearchMode(kind)
     made: Retriever = set_parameters(load_plugin("retrievers", kind, type), given)
     return made

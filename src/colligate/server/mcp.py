@@ -33,6 +33,7 @@ from colligate.server.shapes import (
     DocumentShape,
     History,
     OnEvent,
+    RetrieverName,
     StrategyName,
     describe_passage,
 )
@@ -162,11 +163,13 @@ class SingleLibrary:
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
         _require_default(library)
+        request.check_retriever()
         answer = await self.engine.ask(
             request.question,
             documents=await self._find_documents(),
             strategy=request.strategy,
             parameters=[f"{name}={value}" for name, value in request.parameters.items()],
+            retriever=request.retriever,
             where=request.where,
             on_event=None if on_event is None else lambda event: on_event(event.to_json()),
             consent=allow if request.yes else refuse,
@@ -194,6 +197,7 @@ class AskArguments(BaseModel):
     question: QuestionText
     library: LibraryName = DEFAULT_LIBRARY
     strategy: StrategyName = DEFAULT_STRATEGY
+    retriever: RetrieverName | None = None
     where: Conditions | None = None
     effort: Annotated[
         Literal["low", "normal", "high"] | None,
@@ -216,6 +220,7 @@ class AskArguments(BaseModel):
         return AskRequest(
             question=self.question,
             strategy=self.strategy,
+            retriever=self.retriever,
             parameters={} if self.effort is None else {"effort": self.effort},
             where=self.where or [],
             yes=self.yes,

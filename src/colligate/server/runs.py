@@ -21,7 +21,7 @@ from pydantic import Field
 
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Located, Noted
-from colligate.core.parameters import format_setting, list_parameters, set_parameters
+from colligate.core.parameters import format_setting, set_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import UsageError
@@ -33,7 +33,7 @@ from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import AskRequest
+from colligate.server.shapes import AskRequest, refuse_loading
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.server.work import Work, WorkState, finish
@@ -67,6 +67,7 @@ class Runs:
             raise Busy("the server is stopping", "", "ask again when it is back")
         strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
+        request.check_retriever()
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
@@ -79,6 +80,7 @@ class Runs:
             question=request.question,
             strategy=strategy.name,
             parameters=request.parameters,
+            retriever=request.retriever,
             documents=request.documents,
             where=request.where,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -182,6 +184,7 @@ class Runs:
                 answer = await self._libraries.engine(run.library).ask(
                     request.question,
                     strategy=strategy,
+                    retriever=request.retriever,
                     documents=request.documents,
                     where=request.where,
                     max_tokens_total=request.max_tokens_total,
@@ -260,16 +263,11 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
         why = f"it has {len(request.question):,} characters and the limit is {limit:,}"
         raise UsageError("the question is too long", why, "shorten it")
     kind = load_strategy(request.strategy)
-    models = {each.name for each in list_parameters(kind) if each.type in ("str", "str|none")}
-    texts = []
-    for name, value in request.parameters.items():
-        text = format_setting(value)
+    for name in request.parameters:
         if not re.fullmatch(r"\w+", name):
             raise UsageError(f"{request.strategy} has no parameter {name!r}")
-        if name in models and text != "none":
-            what = f"{name} of {request.strategy} cannot be set here"
-            raise UsageError(what, "a server loads no model that a question names")
-        texts.append(f"{name}={text}")
+    texts = [f"{name}={format_setting(value)}" for name, value in request.parameters.items()]
+    refuse_loading(kind, texts)
     return set_parameters(kind, texts)
 
 
@@ -282,6 +280,7 @@ class RecordedRun(Work):
     question: str
     strategy: str
     parameters: dict[str, Any]
+    retriever: str | None = None
     documents: list[str] | None
     where: list[str] = Field(default_factory=list)
     began: str

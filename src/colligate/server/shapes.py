@@ -5,7 +5,7 @@ Offsets count code points and are half-open; pages count from 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, NotRequired, cast
 
@@ -13,11 +13,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
+from colligate.core.parameters import list_parameters, split_setting
 from colligate.core.strategy import list_strategies
 from colligate.documents import Hit, Span
 from colligate.engine import DEFAULT_STRATEGY
+from colligate.errors import UsageError
 from colligate.library.web import hide_folders
+from colligate.plugins import load_plugin, plugins
 from colligate.readers.followup import Turn
+from colligate.retrievers import make_retriever, split_retriever
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""
@@ -68,6 +72,14 @@ StrategyName = Annotated[
         json_schema_extra={"enum": sorted(list_strategies())},
     ),
 ]
+RetrieverName = Annotated[
+    str,
+    Field(
+        max_length=1000,
+        description="How evidence is found in every search: hybrid, dense, sparse, sfs, rdr2, "
+        "longrefiner:budget=512 (any NAME:k=v,...), as `--retriever`; no address.",
+    ),
+]
 Conditions = Annotated[
     list[str],
     Field(
@@ -75,6 +87,15 @@ Conditions = Annotated[
         description='Conditions that documents must meet, such as "date>=2024" or "title~annual".',
     ),
 ]
+
+
+def refuse_loading(kind: type, settings: Iterable[str]) -> None:
+    """Refuse settings that name a model or a file: the server would load any that is named."""
+    texts = {each.name for each in list_parameters(kind) if each.type in ("str", "str|none")}
+    for name, _, value in map(split_setting, settings):
+        if name in texts and value != "none":
+            what = f"{name} of {getattr(kind, 'name', kind.__name__)} cannot be set here"
+            raise UsageError(what, "a server loads no model that a question names")
 
 
 class AskRequest(BaseModel):
@@ -87,6 +108,7 @@ class AskRequest(BaseModel):
         dict[str, Setting | list[Setting]],
         Field(max_length=100, description="Parameters of the strategy, by name."),
     ] = {}
+    retriever: RetrieverName | None = None
     documents: Annotated[
         list[str] | None,
         Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
@@ -106,6 +128,23 @@ class AskRequest(BaseModel):
         if any(turn.answer and not turn.cited for turn in self.history):
             return None
         return sorted({place.document for turn in self.history for place in turn.cited})
+
+    def check_retriever(self) -> None:
+        """Refuse a retriever that does not exist, or that makes the server open something.
+
+        Raises:
+            UsageError: it is an address, has a wrong name or parameter, or names a model.
+        """
+        if self.retriever is None:
+            return
+        kind, settings = split_retriever(self.retriever)
+        if kind in ("http", "https"):
+            why = "only who runs the server names a retriever server"
+            hint = "by COLLIGATE_RETRIEVER, or `retriever` in colligate.toml"
+            raise UsageError("a question cannot name an address to search at", why, hint)
+        if kind in plugins("retrievers"):
+            refuse_loading(load_plugin("retrievers", kind, type), settings)
+        make_retriever(self.retriever)
 
 
 class AnswerShape(TypedDict):

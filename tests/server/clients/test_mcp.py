@@ -111,6 +111,18 @@ async def test_effort_and_consent_are_set_by_the_client(folder, connected):
         assert "has no parameter" in await refused(client, "ask", **wrong)
 
 
+async def test_a_retriever_is_named_and_never_an_address(connected):
+    async with connected() as client:
+        for retriever in ("sparse", "sfs:documents=2"):
+            assert (await called(client, "ask", question=QUESTION, retriever=retriever))["found"]
+        for retriever, says in (
+            ("http://127.0.0.1:9", "only who runs the server"),
+            ("rdr2:prompts=/etc/passwd", "no model that a question names"),
+        ):
+            wrong = {"question": QUESTION, "retriever": retriever}
+            assert says in await refused(client, "ask", **wrong)
+
+
 async def test_passages_are_found_in_all_documents_or_in_some(connected):
     async with connected() as client:
         found = await called(client, "search", query="bicycles in the yard", k=1)
