@@ -188,7 +188,9 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
 
 
 @contextmanager
-def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
+def threaded(
+    folder: Path, model: Any = None, settings: Settings | None = None, **config: Any
+) -> Iterator[str]:
     """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
 
     def make_engine() -> Engine:
@@ -198,7 +200,7 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
             embedder="static",
             reranker="none",
             library=library,
-            settings=Settings(),
+            settings=settings or Settings(),
         )
 
     app = create_app(ServerConfig(**config), make_engine)

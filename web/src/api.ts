@@ -141,6 +141,7 @@ export type Asked = {
   question: string;
   strategy: string;
   parameters: Record<string, unknown>;
+  retriever: string | null;
   documents: string[] | null;
   where?: string[];
   max_tokens_total: number | null;

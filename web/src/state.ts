@@ -70,6 +70,11 @@ export function titleOf(name: string, id: string): string {
   return documentsOf(name).value?.find((each) => each.id === id)?.title ?? id;
 }
 
+/** Whether a document is in a library, as far as is known. */
+export function isKept(name: string, id: string): boolean {
+  return documentsOf(name).value?.some((each) => each.id === id) ?? true;
+}
+
 export function asFailure(error: unknown): api.Failure {
   if (error instanceof api.Failure) return error;
   return new api.Failure({ title: "Error in the page", detail: String(error) }, 0);

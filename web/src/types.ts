@@ -139,6 +139,7 @@ export type RunInfo = {
   question: string;
   strategy: string;
   parameters?: Record<string, unknown>;
+  retriever?: string | null; // absent from runs kept by older versions
   documents?: string[] | null;
   where?: string[]; // absent from runs kept by older versions
   state: "queued" | "running" | "done" | "failed" | "cancelled" | string;

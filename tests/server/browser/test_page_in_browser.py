@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
+from colligate import Settings
+from colligate.settings import Named
 from colligate.testing import ScriptedModel
-from support.http_server import RULES, threaded
+from support.http_server import RULES, quoting, threaded
 from support.models import one_by_one
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
@@ -279,6 +282,42 @@ async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
     part = "files" if strategy == "spd-rag" else "search"
     await expect(page.locator(".split")).to_contain_text(part)
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "sign"),
+    [
+        ("sfs", "fused scores (DuQUAD)", ".duquad .rows a"),
+        ("rdr2", "routed sections (RDR2)", ".routed .accepted.block"),
+        ("longrefiner", "refined parts (LongRefiner)", ".refined .parts .paragraph.kept"),
+    ],
+)
+async def test_a_retriever_shows_how_it_finds(page, filled, name, said, sign):
+    await page.goto(filled)
+    await page.get_by_label("Question").fill(DAYS)
+    await page.get_by_text("For researchers").click()
+    await page.get_by_label("Strategy").select_option("retrieve-read")
+    await page.get_by_label("Find evidence by").select_option(label=said)
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.locator(".said")).to_contain_text("prior to")
+    assert await page.locator(f".picture{sign}").count() >= 1
+    await expect(page.locator(".run-head code")).to_have_text(f"retrieve-read + {name}")
+
+
+async def test_a_source_outside_the_library_is_quoted_and_no_link(
+    page, ask, upload, tmp_path, openai_server
+):
+    text = "Bicycles of guests stand in the shed."
+    found = {"result": [[{"document": {"id": "7", "text": text}, "score": 0.9}]]}
+    openai_server.garble(json.dumps(found).encode(), times=9)
+    named = Settings(retriever=Named(f"http:{openai_server.address}"))
+    with threaded(tmp_path, ScriptedModel(quoting), named) as url:
+        await upload(page, url, "own", {"rules.md": RULES["rules.md"].encode()})
+        await ask(page, f"{url}#/ask", "Where do bicycles stand? shed")
+        await expect(page.locator(".source q")).to_have_text(text)
+        await expect(page.locator(".picture .tag.cited")).to_have_count(1)
+        await expect(page.locator(".cite")).to_have_count(1)
+        assert await page.locator("a:is(.cite, .source), .picture a, .step a").count() == 0
 
 
 async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, upload, tmp_path):

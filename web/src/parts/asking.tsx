@@ -40,6 +40,31 @@ export function StrategyChoice({ value, id }: { value: Signal<string>; id: strin
   );
 }
 
+const RETRIEVERS = [
+  ["", "search (default)"],
+  ["dense", "meaning only"],
+  ["sparse", "words only"],
+  ["sfs", "fused scores (DuQUAD)"],
+  ["rdr2", "routed sections (RDR2)"],
+  ["longrefiner", "refined parts (LongRefiner)"],
+] as const;
+
+/** What finds the evidence, whichever strategy asks for it; "" is the server's own choice. */
+export function RetrieverChoice({ value }: { value: Signal<string> }) {
+  return (
+    <label class="field">
+      <span>Find evidence by</span>
+      <select value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
+        {RETRIEVERS.map(([name, said]) => (
+          <option key={name} value={name}>
+            {said}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 const EFFORTS = [
   ["low", "Quick", "Reads the best passages once: usually 1 model call"],
   ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 model calls"],

@@ -17,6 +17,7 @@ const SAID: Record<string, string> = {
 export function RunPane({ run, stoppable = true }: { run: Run; stoppable?: boolean }) {
   const events = run.events.value;
   const state = run.state.value;
+  const retriever = (run.asked ?? run.kept)?.retriever;
   const progress = run.busy.value ? lastOf(events, "progressed") : undefined;
   const refused = state === "done" && run.answer.value?.found === false;
   const said =
@@ -33,7 +34,7 @@ export function RunPane({ run, stoppable = true }: { run: Run; stoppable?: boole
             <i aria-hidden="true" />
             {said}
           </span>
-          <code>{run.strategy}</code>
+          <code>{[run.strategy, retriever].filter(Boolean).join(" + ")}</code>
           {stoppable && run.busy.value && (
             <button type="button" onClick={() => run.cancel()}>
               <Stop /> Stop

@@ -3,7 +3,7 @@ import { useContext, useState } from "preact/hooks";
 import { usePlace, useText } from "../excerpts";
 import { link } from "../route";
 import { count, oneLine, place } from "../format";
-import { opened, titleOf } from "../state";
+import { isKept, opened, titleOf } from "../state";
 import type { Span } from "../types";
 
 /** The library of the documents in a view. */
@@ -17,10 +17,17 @@ type Place = {
   others?: Span[];
 };
 
-/** A link to a place in a document: over the page, or in a new tab. */
+/** A link to a place in a document: over the page, or in a new tab. Of a document that is not in the
+ * library, as those of a retriever server, there is nothing to open. */
 export function SpanLink({ span, children, number, others, ...rest }: Place) {
   const library = useContext(InLibrary);
   const { document_id: id, start, end } = span;
+  if (!isKept(library, id))
+    return (
+      <span {...rest} title="This document is not in the library">
+        {children}
+      </span>
+    );
   return (
     <a
       {...rest}
@@ -43,8 +50,12 @@ export function SpanLink({ span, children, number, others, ...rest }: Place) {
   );
 }
 
-/** The first words of a span. */
-export function Excerpt({ span, most = 220 }: { span: Span; most?: number }) {
+/** The first words of a span, if its document is in the library. */
+export function Excerpt(shown: { span: Span; most?: number }) {
+  return isKept(useContext(InLibrary), shown.span.document_id) ? <Words {...shown} /> : null;
+}
+
+function Words({ span, most = 220 }: { span: Span; most?: number }) {
   const library = useContext(InLibrary);
   // No more than is shown: a whole document may be one span.
   const end = Math.min(span.end, span.start + 2 * most);
@@ -54,7 +65,11 @@ export function Excerpt({ span, most = 220 }: { span: Span; most?: number }) {
 }
 
 /** The sections and the page of a span. */
-export function Place({ span }: { span: Span }) {
+export function Place(shown: { span: Span }) {
+  return isKept(useContext(InLibrary), shown.span.document_id) ? <Sections {...shown} /> : null;
+}
+
+function Sections({ span }: { span: Span }) {
   const found = usePlace(useContext(InLibrary), span.document_id, span.start);
   const title = useTitle(span.document_id);
   return <small>{found && place({ ...found, title })}</small>;

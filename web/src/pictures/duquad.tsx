@@ -1,5 +1,5 @@
 import { Bar, shares } from "../parts/bar";
-import { Excerpt, Few, SpanLink } from "../parts/spans";
+import { DocumentTitle, Excerpt, Few, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
 import { oneLine, score } from "../format";
 import type { EventOf, TraceEvent } from "../types";
@@ -14,9 +14,12 @@ const MADE_OF: Record<string, string[]> = { attention: ["contrast", "attention"]
 
 /** DuQUAD: the signals of each document, who named it, and its score. */
 export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
-  const listed = lastOf(events, "listed");
-  if (!listed) return null;
   const weighted = lastOf(events, "weighted");
+  const listed = lastOf(events, "listed") ?? {
+    units: "passages", // of the retriever, which reports their signals alone
+    spans: weighted?.spans ?? [],
+    titles: [],
+  };
   const views = of(events, "viewed");
   const gated = lastOf(events, "gated");
   const place = new Map(
@@ -64,7 +67,9 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       <div class="what">
         <span class="n">{number}</span>
         <div>
-          <SpanLink span={span}>{oneLine(title, 70)}</SpanLink>
+          <SpanLink span={span}>
+            {title ? oneLine(title, 70) : <DocumentTitle id={span.document_id} />}
+          </SpanLink>
           {!short && listed.units === "passages" && <Excerpt span={span} most={150} />}
         </div>
       </div>
@@ -95,7 +100,9 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture duquad">
       <figcaption>
-        <h2 class="cap">Signals, two views, one judge</h2>
+        <h2 class="cap">
+          {lastOf(events, "listed") ? "Signals, two views, one judge" : "Fused signals"}
+        </h2>
         <ul class="legend">
           {signals.map(({ name, tone, weight, values }) => (
             <li key={name} class={weighted && !values ? "missing" : undefined}>

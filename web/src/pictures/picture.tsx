@@ -16,14 +16,21 @@ const PICTURES: [signs: (keyof Events)[], picture: (shown: Shown) => preact.JSX.
     [["identified", "reasoned", "outlined"], OutlinePicture],
     [["routed"], RoutedPicture],
     [["weighed", "structured"], RefinedPicture],
-    [["retrieved", "scored", "shortened"], PassagesPicture],
   ];
+const PASSAGES: (keyof Events)[] = ["retrieved", "scored", "shortened"];
 
-/** How a strategy works, drawn from its events; without `passages`, which are shown beside it, if so. */
+/** How the strategy and the retriever work, drawn from their events; of those without a picture
+ * the `passages` found, unless they are shown beside it. */
 export function Picture({ events, passages }: Shown & { passages: boolean }) {
   const kinds = new Set(events.map((event) => event.event));
-  const found = PICTURES.find(([signs]) => signs.some((sign) => kinds.has(sign)));
-  const Drawn = found?.[1];
-  if (!Drawn || (Drawn === PassagesPicture && !passages)) return null;
-  return <Drawn events={events} />;
+  const has = (signs: (keyof Events)[]) => signs.some((sign) => kinds.has(sign));
+  const found = PICTURES.filter(([signs]) => has(signs));
+  if (!found.length) return passages && has(PASSAGES) ? <PassagesPicture events={events} /> : null;
+  return (
+    <>
+      {found.map(([[sign], Drawn]) => (
+        <Drawn key={sign} events={events} />
+      ))}
+    </>
+  );
 }

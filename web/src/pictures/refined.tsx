@@ -11,10 +11,11 @@ const MOST_READ = 200_000;
 
 /** LongRefiner: the parts of each document that were kept for the reader, and those dropped. */
 export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
-  const weighed = of(events, "weighed");
+  // A retriever may refine a document for one query after another.
+  const weighed = [...new Map(of(events, "weighed").map((each) => [each.document, each])).values()];
   const selected = lastOf(events, "selected");
   const structured = new Map(of(events, "structured").map((event) => [event.document, event]));
-  const sorted = [...weighed].sort((a, b) => keptLength(b) - keptLength(a));
+  const sorted = weighed.sort((a, b) => keptLength(b) - keptLength(a));
   return (
     <figure class="picture refined">
       <figcaption>

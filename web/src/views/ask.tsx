@@ -2,7 +2,14 @@ import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as api from "../api";
 import { AnswerText, Located } from "../parts/answer";
-import { Efforts, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
+import {
+  Efforts,
+  Parameters,
+  RetrieverChoice,
+  StrategyChoice,
+  asValues,
+  summaryOf,
+} from "../parts/asking";
 import { Drop } from "../parts/drop";
 import { Arrow, Stop } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
@@ -11,13 +18,14 @@ import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
 import { go, link, type Route } from "../route";
 import { Run, lastOf } from "../run";
 import { counted, firstWords, oneLine } from "../format";
-import { about, asFailure, current, documentsOf, library } from "../state";
+import { about, asFailure, current, documentsOf, isKept, library, loadDocuments } from "../state";
 import type { Answer, DocumentInfo, Tree } from "../types";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
 const strategy = signal("auto");
 const parameters = signal<Record<string, string>>({});
+const retriever = signal("");
 // What the questions of each library may read: the documents ticked, all if none, that meet this.
 type Scope = { ticked: string[]; where: string };
 const scopes = signal<Record<string, Scope>>({});
@@ -48,6 +56,7 @@ function ask(asked: string, before: Run[] = []): void {
     question: asked,
     strategy: strategy.value,
     parameters: asValues(strategy.value, parameters.value),
+    retriever: retriever.value || null,
     documents: ticked.length ? ticked : null,
     where: split(where),
     max_tokens_total: positive(limits.tokens.value),
@@ -309,6 +318,7 @@ function Settings() {
           For researchers
           {named && <b class="count">{strategy.value}</b>}
           {given > 0 && <b class="count">{given}</b>}
+          {retriever.value && <b class="count">{retriever.value}</b>}
         </summary>
         <p class="quiet">
           Choose one published method or a baseline instead of the three efforts, and its
@@ -316,6 +326,7 @@ function Settings() {
         </p>
         <StrategyChoice value={strategy} id="strategy" />
         <p class="quiet summary">{summaryOf(strategy.value)}</p>
+        <RetrieverChoice value={retriever} />
         <Parameters strategy={strategy.value} values={parameters} />
       </details>
     </div>
@@ -441,6 +452,11 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
   const { asked } = run;
   const problem = run.problem.value;
   const located = answer ? undefined : lastOf(run.events.value, "located");
+  useEffect(() => {
+    // One that another program added since the list was loaded can be opened too.
+    if (answer?.evidence.some(({ document }) => !isKept(run.library, document)))
+      void loadDocuments(run.library);
+  }, [answer]);
   return (
     <section
       class="outcome"
