@@ -32,6 +32,7 @@ from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Kind, Span
 from colligate.documents.sentences import MOST_WORDS
 from colligate.errors import BudgetExceeded, MissingCapability, ModelError, UsageError
+from colligate.library.ranking import standardise
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -329,8 +330,9 @@ async def score_leaves(
 ) -> list[list[float]]:
     """Return LS of the paragraphs, in the order of `article.leaves`; higher is better.
 
-    A paragraph is scored under its document's title and its headings. If a reranker fails once a
-    call was paid for, the search scores, with a warning.
+    A paragraph is scored under its document's title and its headings. A reranker that counts beside
+    a search is added to the search's scores. If a reranker fails once a call was paid for, the
+    search scores, with a warning.
     """
     passages = [
         article.document.passage(article.nodes[leaf].span)
@@ -339,14 +341,18 @@ async def score_leaves(
     ]
     if by == "auto":
         by = "reranker" if await run.suits_reranker(passages) else "search"
-    found: list[float] | None = None
+    found: list[float] = []
     if by != "search":
         try:
-            found = await score_relevance(question, passages, run, by)
+            found = list(await score_relevance(question, passages, run, by))
         except ModelError as error:
             run.continue_unranked(error)
-    if found is None:
+    weight: float | None = getattr(run.reranker, "beside_search", None)
+    if not found:
         found = await _score_by_search(question, [each.span for each in passages], run, mode)
+    elif by == "reranker" and weight is not None:
+        searched = await _score_by_search(question, [each.span for each in passages], run, mode)
+        found = list(standardise(searched) + weight * standardise(found))
     scores = iter(found)
     return [[next(scores) for _ in article.leaves] for article in articles]
 
@@ -360,8 +366,9 @@ async def _score_by_search(
     of the two, and 0 if the search found none. The root, because both halves of a good passage are
     good, and a plain share would rank them with the sixtieth passage.
     """
-    names = {span.document_id for span in spans}
-    infos = [info for info in await run.sources.documents() if info.id in names]
+    every = {span.document_id for span in spans}
+    infos = [info for info in await run.sources.documents() if info.id in every]
+    names = [info.id for info in infos]  # without those that a retriever brought from outside
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
     hits = await run.find(question, k=count, mode=mode, documents=names) if names else []
     by_document: dict[str, list[Hit]] = {}
