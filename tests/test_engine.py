@@ -165,12 +165,21 @@ class Sheds:
         return [Hit(each.passage(each.span(0, len(each))), 1.0) for each in found]
 
 
-@pytest.mark.parametrize("strategy", ["auto", "decompose", "dualrag", "duquad", "retrieve-read"])
+@pytest.mark.parametrize(
+    "strategy", ["auto", "decompose", "dualrag", "duquad", "longrefiner", "retrieve-read"]
+)
 async def test_a_retriever_with_a_corpus_of_its_own_needs_no_documents(engine, strategy):
     asked = "How many hooks for bicycles has the shed?"
     async with Engine(**engine | {"model": Reader()}, reranker="none", retriever=Sheds()) as opened:
         answer = await opened.ask(asked, strategy=strategy)
     assert [each.quote for each in answer.citations] == ["The shed has 30 hooks for bicycles."]
+
+
+async def test_agents_need_documents_in_view(engine):
+    async with Engine(**engine, reranker="none", retriever=Sheds()) as opened:
+        answer = await opened.ask(QUESTION, strategy="spd-rag")
+    assert not answer.found
+    assert any("no document in view" in warning for warning in answer.warnings)
 
 
 async def test_time_is_bounded(folder, engine):

@@ -366,6 +366,19 @@ async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
     assert ("Harper" in refined.text) == (scored_by != "reranker")
 
 
+@pytest.mark.parametrize(("weight", "kept"), [(0.01, "Harper"), (100.0, "two coins")])
+async def test_a_reranker_may_count_beside_the_search(make_run, weight, kept):
+    class Beside:
+        name, beside_search = "beside", weight
+
+        async def score(self, query, texts):
+            return [float("two coins" in text) for text in texts]
+
+    fields = {"budget": 40, "least_words": 5, "no_global": True}
+    refined, _, _ = await refine(make_run, sparse(**fields), reranker=Beside())
+    assert kept in refined.text
+
+
 async def test_scores_by_a_reranker_need_one(make_run):
     with pytest.raises(UsageError, match="no reranker"):
         await refine(make_run, sparse(scored_by="reranker"))

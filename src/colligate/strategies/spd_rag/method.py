@@ -217,6 +217,8 @@ class SPDRAG:
         infos = await list_best(question, run, self.documents, self.mode)
         await self._check_calls(len(infos), run)
         if not infos:
+            if run.composed:
+                run.warn("there is no document in view to give an agent; the retriever is not used")
             return await run.read(question, [], form=self.form)
         with run.tokens.reserve(_reserve(len(infos), run)):
             plan = await self._plan(question, run, len(infos))
