@@ -25,9 +25,10 @@ from typing import Any
 
 from colligate.core.answer import Answer
 from colligate.core.prompts import build_messages, render_passages, render_question
-from colligate.core.run import Run, standardise, titled_text
+from colligate.core.run import Run
 from colligate.documents import Document, Passage, flat_tree
 from colligate.library.in_memory import InMemorySources
+from colligate.library.ranking import standardise, titled_text
 from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_model, open_reranker
