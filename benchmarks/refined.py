@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from scipy.stats import binomtest
-
 from colligate import Engine
 from colligate.core.run import Run
 from colligate.documents import Hit
 from colligate.lab.bench.metrics.short_answers import containment
+from colligate.lab.bench.significance import paired_bootstrap
 from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.retrievers import make_retriever
@@ -56,10 +55,10 @@ async def measure(record: Row, run: Run, retriever: str) -> Row:
 def show(rows: Sequence[Row]) -> None:
     for kind in KINDS:
         share, tokens = (fmean(row[name] for row in rows) for name in (kind, f"{kind}_tokens"))
-        won = sum(row["found"] > row[kind] for row in rows)
-        lost = sum(row["found"] < row[kind] for row in rows)
-        p = binomtest(won, won + lost).pvalue if won + lost else 1.0
-        print(f"{kind}: {share:.3f} of {len(rows)}, {tokens:.0f} tokens; {won} : {lost}, p {p:.2f}")
+        pairs = ([row["found"] for row in rows], [row[kind] for row in rows])
+        less = paired_bootstrap(*pairs, seed=0)
+        line = f"{kind}: {share:.3f} of {len(rows)}, {tokens:.0f} tokens; found is"
+        print(f"{line} {less.mean:+.3f} ({less.low:+.3f} to {less.high:+.3f}), p {less.p:.2f}")
 
 
 async def main() -> None:
