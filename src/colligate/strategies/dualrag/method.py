@@ -28,7 +28,7 @@ from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.run import Run
+from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Needs
 from colligate.core.units import join_rankings
 from colligate.documents import Document, Hit, Passage, Span
@@ -131,6 +131,10 @@ class DualRAG:
         if not (run.composed or any(i.passages for i in await run.sources.documents())):
             return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run)
+        if self.reader_tokens and not knowledge.rounds:
+            # The paper answers from memory then, for which nothing can be cited.
+            hits = await run.search(question, k=self.k, pool=self.retrieved, mode=self.mode)
+            return await run.read(question, show_ranked(hits), form=self.form)
         if self.reader_tokens and not knowledge.size:
             run.warn("nothing was learnt from the documents: the outline is empty")
             return finish(refused, Cited("", (), ()), run)
