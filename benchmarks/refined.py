@@ -44,7 +44,7 @@ async def measure(record: Row, run: Run, retriever: str) -> Row:
     searched = await run.search(question, k=25, pool=50)
     fits = [n for n in range(len(searched) + 1) if await count(searched[:n]) <= tokens][-1]
     found |= {"fewer": searched[:fits], "more": searched[: fits + 1]}
-    row: Row = {"id": record["id"], "question": question, "calls": meter.report().calls}
+    row: Row = {"id": record["id"], "calls": meter.report().calls}
     for kind, hits in found.items():
         shown = "\n".join(text for hit in hits for text in (hit.passage.title, hit.passage.text))
         row[kind] = containment(shown, tuple(record["answers"]))

@@ -32,7 +32,7 @@ from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
 from colligate.library.sources import SearchMode, Sources, parse_conditions, select_documents
-from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
+from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
@@ -50,7 +50,12 @@ from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.retrievers import HTTP, make_retriever
 from colligate.settings import Named, Settings
 
-M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier | Any)
+
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+M = TypeVar("M", bound=_Closable)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
@@ -319,8 +324,9 @@ class Session:
         note_name("retriever", named, trace)
         if not HTTP.match(named.name):
             return make_retriever(named.name)
-        work = partial(asyncio.to_thread, make_retriever, named.name)
-        return await self._open.open(("retriever", named.name, False), work)
+        work: Callable[[], Any] = partial(asyncio.to_thread, make_retriever, named.name)
+        opened: Retriever = await self._open.open(("retriever", named.name, False), work)
+        return opened
 
     async def open_check(self, reader: Reader, model: ChatModel, trace: Trace) -> Check | None:
         """Open the check that was given or named, else the default for a reader.

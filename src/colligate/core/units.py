@@ -30,7 +30,8 @@ async def rank_documents(
         hits = await run.search(question, k=k, mode=mode, documents=among)
         found = list(dict.fromkeys(hit.passage.document_id for hit in hits))
         # Repeats are left out of the hits, so fewer than `k` do not mean that there are no more.
-        if len(found) >= count or not hits or k >= most or run.composed:
+        enough = len(found) >= min(count, len(infos))
+        if enough or not hits or k >= most or run.composed:
             break
         k *= 4
     if len(infos) <= count:
