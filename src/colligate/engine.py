@@ -183,6 +183,7 @@ class Engine(Session):
                     embedder=await self.open_library() if needs.searches else None,
                     store=await self.open_store(needs),
                 )
+                await run.find_foreign(asked.question)
                 before = len(self.warnings)
                 yield run
         except TimeoutError as error:

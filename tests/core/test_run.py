@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from colligate.core.events import Located, Writing
-from colligate.core.run import Run
+from colligate.core.run import Run, show_ranked
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
@@ -24,7 +25,7 @@ from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
-from support.runs import document, events
+from support.runs import NOTHING, document, events
 
 ASK = [Message("user", "Which city?")]
 
@@ -273,3 +274,61 @@ async def test_a_reranker_that_fails_leaves_the_order_of_the_search(make_run, pa
         hits = await run.search("oven", k=1, pool=2, mode=SearchMode.SPARSE)
     assert [hit.passage.text.split()[-1] for hit in hits] == ["hot."]
     assert "the order of the search: the reranker does not answer" in run.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [("What is the meal allowance?", "52"), ("What was the meal allowance in 2023?", "41")],
+)
+async def test_of_equal_passages_the_newest_version_comes_first(make_run, question, first) -> None:
+    made = [
+        dataclasses.replace(
+            document(f"rules-{year}", f"# Rules\n\nThe meal allowance is {fee} euros."),
+            metadata={"date": f"{year}-02-01"},
+        )
+        for year, fee in ((2023, 41), (2025, 52))
+    ]
+    async with InMemorySources(made) as sources:
+        run, _ = make_run(sources)
+        hits = await run.search(question, k=2, mode="sparse")
+    assert first in hits[0].passage.text
+    assert hits[0].score >= hits[1].score
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_documents(
+    make_run, fails
+) -> None:
+    asked = "Bis zu welcher Temperatur fressen die Karpfen im Teich?"
+
+    def say(call):
+        if "You translate" not in call.prompt:
+            return NOTHING
+        if fails:
+            raise ServerFailed("it is down")
+        return "Up to which temperature do carp feed?"
+
+    pond = document("pond", "# Pond\n\nCarp feed in water of up to 35 degrees.")
+    async with InMemorySources([pond]) as sources:
+        run, model = make_run(sources, say)
+        await run.find_foreign(asked)
+        hits = await run.search(asked, k=3, mode="sparse")
+        answer = await run.read(asked, show_ranked(hits))
+    assert run.foreign == "de"
+    assert answer.question == asked
+    if fails:
+        assert not hits
+        assert any("not translated into English" in warning for warning in run.warnings)
+    else:
+        assert [hit.passage.document_id for hit in hits] == ["pond"]
+        assert len(model.calls) == 2
+        assert "Question: Up to which temperature do carp feed?" in model.calls[1].prompt
+        assert f"asked in German: {asked} Answer in German." in model.calls[1].prompt
+
+
+async def test_a_question_in_the_language_of_a_document_is_not_translated(make_run) -> None:
+    async with InMemorySources([document("pond", "# Pond\n\nCarp feed.")]) as sources:
+        run, model = make_run(sources)
+        await run.find_foreign("When do carp feed?")
+        await run.search("When do carp feed?", k=3, mode="sparse")
+    assert (run.foreign, model.calls) == ("", [])

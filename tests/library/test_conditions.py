@@ -8,6 +8,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.library.sources import (
     DocumentInfo,
     find_document,
+    find_named,
     parse_conditions,
     tell_apart,
 )
@@ -111,5 +112,40 @@ def test_a_name_of_several_documents_or_of_none_is_refused(given, error, why):
         find_document(given, NAMED)
 
 
-def test_documents_of_one_title_are_told_apart_by_their_folders():
-    assert [info.folder for info in tell_apart(NAMED)] == ["2023", "2024", ""]
+@pytest.mark.parametrize(
+    ("sources", "told"),
+    [
+        (["/a/2023/report.pdf", "/a/2024/report.pdf"], ["2023", "2024"]),
+        (["/a/x/leeds.pdf", "/a/y/hull.pdf"], ["x", "y"]),
+        (["/a/leeds.pdf", "/a/hull.pdf"], ["leeds", "hull"]),
+        (["", ""], ["", ""]),
+    ],
+)
+def test_documents_of_one_title_are_told_apart_by_their_folders_or_files(sources, told):
+    alike = [
+        DocumentInfo(f"ab{at}", "Stock", source, 9, 1, 1, "en") for at, source in enumerate(sources)
+    ]
+    assert [info.folder for info in tell_apart([*alike, NAMED[2]])] == [*told, ""]
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("What does Heat-Pump_v2.TXT say of noise?", ["pump"]),
+        ("Is heat-pump_v2 louder than plan.md?", ["pump", "plan"]),
+        ("What is the plan?", []),  # a plain word
+        ("What happened in 2023?", []),
+        ("Read cafe\u0301 1.md.", ["cafe"]),  # composed in another way
+        ("Read my-heat-pump_v2.txt2", []),
+    ],
+)
+def test_a_question_names_files_as_they_are_written(question, named):
+    names = {
+        "pump": "/d/heat-pump_v2.txt",
+        "plan": "/d/plan.md",
+        "year": "/d/2023.md",
+        "cafe": "/d/Caf\u00e9 1.md",
+        "none": "",
+    }
+    infos = [DocumentInfo(key, "T", source, 9, 1, 1, "en") for key, source in names.items()]
+    assert find_named(question, infos) == named

@@ -34,6 +34,7 @@ from colligate.core.events import (
 from colligate.core.scoring import Scoring
 from colligate.core.searching import Searching
 from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents.languages import language_name
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
     ContextTooSmall,
@@ -180,7 +181,8 @@ class Run(Scoring, Searching):
     `reader` answers from passages, `check` judges what it states; without one nothing is judged.
     `consent` is asked before work that takes many calls. `earlier` are passages that the
     last answer of a conversation rests on: the first search offers them again. `live` counts the
-    tokens of replies as they come, for which models stream.
+    tokens of replies as they come, for which models stream. `foreign` is the language of the
+    question if no document is in it: it is searched and read in theirs.
     """
 
     sources: Sources
@@ -197,11 +199,13 @@ class Run(Scoring, Searching):
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
     live: bool = False
+    foreign: str = ""
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     _outside: dict[str, Document] = field(default_factory=dict, repr=False)
     _found: dict[Any, list[Hit]] = field(default_factory=dict, repr=False)
+    _translated: dict[str, str] = field(default_factory=dict, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -312,7 +316,8 @@ class Run(Scoring, Searching):
         answer is found if a statement of it has a located quote. `known` are statements that
         earlier steps verified: they are the answer if the reader fails or claims what cannot be
         cited. `instruction` is a method's own task for the reader, without the form of the reply;
-        `notes` are its own text between passages and question, escaped and in tags.
+        `notes` are its own text between passages and question, escaped and in tags. A `foreign`
+        question is shown in the documents' language too, and answered in its own.
 
         Raises:
             ColligateError: the reader fails before any of its calls was paid for, and nothing is
@@ -321,8 +326,14 @@ class Run(Scoring, Searching):
         if self.reader is None:
             raise UsageError("the run has no reader", hint="Run(..., reader=QuotingReader())")
         task = Task(form, tuple(known), instruction, notes)
+        asked = question
+        if self.foreign:
+            language = language_name(self.foreign)
+            asked = await self.translate(question)
+            asked += f"\n(It was asked in {language}: {question} Answer in {language}.)"
         with self.meter.step("answer"):
-            return await self.reader.read(question, shown, self, task)
+            answer = await self.reader.read(asked, shown, self, task)
+        return replace(answer, question=question)
 
     # Chat
 

@@ -4,6 +4,7 @@ scores order the rest."""
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,10 @@ _ASKS_REFERENCES = re.compile(
     r"wrote|written|authors?)\b",
     re.IGNORECASE,
 )
+
+
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_FIGURES = re.compile(r"\d+")
 
 
 def lists_references(question: str, passage: Passage) -> bool:
@@ -79,6 +84,27 @@ def drop_repeats(hits: Sequence[Hit]) -> list[Hit]:
     return list(kept.values())
 
 
+def put_newest_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits; those of versions of one document in the order of their dates, newest first.
+
+    Versions have one title, different dates, and passages that differ in figures alone. A question
+    that names a year may want an older one. Scores stay where they are.
+    """
+    if _YEAR.search(question):
+        return list(hits)
+    versions: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at, hit in enumerate(hits):
+        if hit.passage.date:
+            text = _FIGURES.sub("0", normalise(hit.passage.text).text)
+            versions[hit.passage.title, text].append(at)
+    ordered = list(hits)
+    for places in versions.values():
+        newest = sorted(places, key=lambda at: hits[at].passage.date, reverse=True)
+        for to, at in zip(places, newest, strict=True):
+            ordered[to] = replace(hits[at], score=hits[to].score)
+    return ordered
+
+
 def put_first(passages: Sequence[Passage], hits: Sequence[Hit]) -> list[Hit]:
     """Return these passages with the best score, then the hits that do not overlap them."""
     score = hits[0].score if hits else 0.0
@@ -87,9 +113,10 @@ def put_first(passages: Sequence[Passage], hits: Sequence[Hit]) -> list[Hit]:
 
 
 def order_by_scores(question: str, hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
-    """Return hits with these scores, best first, lists of references last."""
+    """Return hits with these scores, best first, newest versions first, references last."""
     scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
-    return put_references_last(question, sorted(scored, key=lambda hit: -hit.score))
+    ranked = sorted(scored, key=lambda hit: -hit.score)
+    return put_newest_first(question, put_references_last(question, ranked))
 
 
 async def are_in_language(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,33 @@ class Sources(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """Some of the documents of other sources, by id."""
+
+    sources: Sources
+    ids: frozenset[str]
+
+    async def documents(self) -> Sequence[DocumentInfo]:
+        return [info for info in await self.sources.documents() if info.id in self.ids]
+
+    async def document(self, document_id: str) -> Document:
+        if document_id not in self.ids:
+            raise UnknownDocument(f"no document {document_id!r}", "it is not in view")
+        return await self.sources.document(document_id)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        among = self.ids if documents is None else documents
+        return await self.sources.search(query, k=k, mode=mode, documents=among)
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentInfo:
     """A document as lists show it, without its text."""
 
@@ -88,7 +116,7 @@ _MADE_NAME = re.compile(r"[0-9a-f]{16,}|\W*")  # of a folder: a digest, or the r
 
 def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
     """Return the documents; those with one full title have as `folder` the name in their paths that
-    differs, the nearest to the file that tells most of them apart."""
+    differs, the nearest to the file that tells most of them apart, else the file's own."""
     titles = Counter(info.title for info in documents)
     titled: dict[str, list[DocumentInfo]] = defaultdict(list)
     for info in documents:
@@ -96,9 +124,12 @@ def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
             titled[info.full_title].append(info)
     folders: dict[str, str] = {}
     for alike in titled.values():
-        paths = (PurePath(info.source).parts[-2::-1] for info in alike)
-        levels = zip_longest(*paths, fillvalue="")
-        names = max(levels, key=lambda level: len(set(level)), default=())
+        paths = [PurePath(info.source) for info in alike]
+        levels = [
+            *zip_longest(*(path.parts[-2::-1] for path in paths), fillvalue=""),
+            [path.stem for path in paths],
+        ]
+        names = max(levels, key=lambda level: len(set(level)))
         if len(set(names)) > 1:
             folders.update((info.id, name) for info, name in zip(alike, names, strict=True))
     return [
@@ -107,6 +138,26 @@ def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
         else replace(info, folder=name)
         for info in documents
     ]
+
+
+def find_named(question: str, documents: Sequence[DocumentInfo]) -> list[str]:
+    """Return the ids of the documents whose files a question names, as it writes them.
+
+    A name without its suffix counts if it has letters and something else, as "rules-v2".
+    """
+
+    def is_named(info: DocumentInfo) -> bool:
+        path = PurePath(_fold(info.source))
+        stem = path.stem if re.search(r"[^\W\d_]", path.stem) and not path.stem.isalpha() else ""
+        names = "|".join(re.escape(name) for name in (path.name, stem) if name)
+        return bool(names) and re.search(rf"(?<![\w-])(?:{names})(?![\w-]|\.\w)", asked) is not None
+
+    asked = _fold(question)
+    return [info.id for info in documents if is_named(info)]
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 _MOST_NAMED = 5  # documents that an error lists

@@ -272,13 +272,15 @@ async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | Non
     return verdicts
 
 
-def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) -> Cited:
+def write_answer(
+    stated: Sequence[Stated], documents: Mapping[str, Document], between: str = " "
+) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
     meanings: dict[Place, set[Verdict | None]] = {}
     for each in stated:
-        text += " " if text else ""
+        text += between if text else ""
         stretch = len(text), len(text) + len(each.sentence)
         for place in each.places:
             stretches.setdefault(place, []).append(stretch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -14,6 +15,7 @@ from colligate.models import LabelOdds
 from colligate.readers.pointwise import PointwiseReader
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.method import Classified, Escalated, spread
+from colligate.strategies.auto.prompts import QuestionKind
 from support.runs import NOTHING, document, events
 
 LONG = "Boats lay in the harbour all summer, and nobody counted them. " * 120
@@ -23,7 +25,7 @@ TEXTS = {
     "clay": f"# Red Clay\n\nRed Clay is a film of 1980 by Otto Lind.\n\n{LONG}",
 }
 DIRECTOR = "Who directed Silver Harbour?"
-KINDS = ("fact", "steps", "each", "overview")
+KINDS = tuple(QuestionKind)
 CITED = json.dumps(
     {
         "statements": [
@@ -101,13 +103,61 @@ async def test_one_fact_takes_a_kind_and_one_reading_and_says_what_was_done(ask_
         ("each", False, ["per-document", "read"]),
         ("each", True, ["per-document", "read"]),
         ("overview", False, ["longrefiner"]),
+        ("list", False, ["list-all", "read"]),
+        ("list", True, ["list-all", "read"]),
     ],
 )
 async def test_the_kind_of_a_question_chooses_the_steps(ask_auto, kind, pointwise, steps):
-    answer, run, _ = await ask_auto("Who was the cook of the film?", kind, pointwise=pointwise)
+    reply = json.dumps({**json.loads(NOTHING), "items": []})
+    question = "Who was the cook of the film?"
+    answer, run, _ = await ask_auto(question, kind, reply, pointwise=pointwise)
     assert not answer.found
     assert list_steps(run) == steps
     assert answer.evidence
+
+
+async def test_the_documents_themselves_are_looked_up_without_a_model(ask_auto):
+    answer, run, model = await ask_auto("How many files are there?", "collection")
+    assert (answer.short, len(model.calls)) == ("3 documents", 1)
+    lines = answer.text.splitlines()
+    assert lines[0] == "3 documents: [1][2][3]"
+    assert lines[2].endswith("“Ada Mercer, born on 3 May 1921 in Lund, liked boats.” [2]")
+    assert [citation.span.document_id for citation in answer.citations] == list(TEXTS)
+    assert list_steps(run) == ["collection"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "question", "read"),
+    [
+        ("fact", "What does boats-2.md say of Lund?", {"boats-2"}),
+        ("overview", "Summarise boats-2.md.", {"boats-2"}),
+        ("collection", "Is boats-3.md or boats-2.md older?", {"boats-2", "boats-3"}),
+        ("steps", "Who wrote boats-2.md?", None),
+        ("fact", "What do the boats say of Lund?", None),
+    ],
+)
+async def test_a_question_that_names_a_file_is_answered_from_it(make_run, kind, question, read):
+    made = [document(f"boats-{at}", text + 2 * LONG) for at, text in enumerate(TEXTS.values(), 1)]
+    made = [dataclasses.replace(each, source=f"/d/{each.id}.md") for each in made]
+    kinds = json.dumps({"kind": kind})
+    async with InMemorySources(made) as sources:
+        run, _ = make_run(sources, lambda call: kinds if asks_kind(call) else NOTHING)
+        answer = await Auto(mode="sparse", effort="normal", k=6).answer(question, run)
+    names = {each.span.document_id for each in answer.evidence}
+    assert names == read if read else len(names) > 1
+    assert ("which the question names" in answer.how) is (read is not None)
+
+
+async def test_an_overview_of_one_document_reads_the_beginnings_of_its_sections(make_run):
+    sections = [f"## Part {at}\n\nPart {at} begins. {LONG}" for at in range(6)]
+    book = document("book", "\n\n".join(["# Book", *sections]))
+    kinds = json.dumps({"kind": "overview"})
+    async with InMemorySources([book]) as sources:
+        run, model = make_run(sources, lambda call: kinds if asks_kind(call) else NOTHING)
+        await Auto(mode="sparse", k=8).answer("Summarise this book.", run)
+    prompt = next(call.prompt for call in model.calls if "<passages>" in call.prompt)
+    assert [f"Part {at} begins" in prompt for at in range(6)] == [True] * 6
+    assert prompt.count("</passage ") == 8
 
 
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):

@@ -1,33 +1,38 @@
 """`auto`: search, ask what kind of question it is, read or ask the strategy of that kind.
 
 1. Search once; what was located is shown at once. A few short documents are read whole instead.
+   If the question names files, only these are searched.
 2. Ask for the kind of the question: by the reader's label odds, or in one short structured call.
-3. One fact, or an overview: read the best passages. Several steps, or one fact from each document:
-   ask the strategy for that.
+3. One fact, or an overview: read the best passages. Several steps, one fact from each document, or
+   everything of one kind: ask the strategy for that. The documents themselves: look them up.
 4. If nothing was found, take one more step, chosen by the kind; with `effort=high` all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer, Form
-from colligate.core.events import Event, pluralize
+from colligate.core.events import Event, name_first, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Needs, Strategy
 from colligate.core.units import rank_documents
 from colligate.documents import Hit
+from colligate.documents.chunking import Structural
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.sources import DocumentInfo, SearchMode, Within, find_named
 from colligate.models import Capability, Role
+from colligate.strategies.auto.collection import cover, describe_collection
 from colligate.strategies.auto.prompts import KindReply, QuestionKind, ask_kind, kind_messages
 from colligate.strategies.decompose import Decompose
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.list_all import ListAll
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.per_document import PerDocument
 from colligate.strategies.rdr2 import RDR2
@@ -38,7 +43,13 @@ _WHOLE = 16_000  # characters of all documents together that are read whole, in 
 _KIND_TOKENS = 40
 
 # Odds from which a kind other than one fact counts (docs/results/kinds.json).
-_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
+_LEAST_ODDS = {
+    QuestionKind.STEPS: 0.65,
+    QuestionKind.EACH: 0.75,
+    QuestionKind.OVERVIEW: 0.5,
+    QuestionKind.LIST: 0.5,
+    QuestionKind.COLLECTION: 0.5,
+}
 
 
 _STEPS = {
@@ -47,6 +58,8 @@ _STEPS = {
     "decompose": ("looking up one step after the other", "looked up one step after the other"),
     "dualrag": ("looking up one step after the other", "looked up one step after the other"),
     "per-document": ("reading each document", "read the documents one by one"),
+    "list-all": ("reading everything for a list", "read everything for a list"),
+    "collection": ("looking up the documents", "looked up the documents"),
     "rdr2": ("following the best documents' headings", "followed the best documents' headings"),
     "longrefiner": (
         "reading the best documents by headings",
@@ -114,13 +127,23 @@ class Auto:
         infos = [info for info in await run.sources.documents() if info.passages]
         if not (infos or run.composed):
             return await run.read(question, (), form=self.form)
+        everywhere, all_infos = run, infos
+        if named := find_named(question, infos):
+            infos = [info for info in infos if info.id in named]
+            run = copy(run)
+            run.sources = Within(run.sources, frozenset(named))
         found = await self._search(question, infos, run)
         kind = QuestionKind.FACT
         if self.effort != "low" and not found.whole:
             with run.tokens.reserve_reading():
                 kind = await find_kind(question, run)
-            if kind is QuestionKind.EACH and len(infos) < 2:
+            if len(named) == 1 and kind in (QuestionKind.STEPS, QuestionKind.EACH):
+                run, found = everywhere, await self._search(question, all_infos, everywhere)
+            if kind is QuestionKind.EACH and len(found.infos) < 2:
                 kind = QuestionKind.FACT
+        if named and run is not everywhere:
+            only = name_first([info.full_title for info in infos])
+            found = replace(found, done=(f"looked only in {only}, which the question names",))
         for step in self._list_steps(kind, found, run):
             found = await self._take(step, kind, found, run)
             if found.spent or (found.best is not None and found.best.found):
@@ -144,6 +167,8 @@ class Auto:
             QuestionKind.STEPS: [steps, "read"] if small else ["read", steps],
             QuestionKind.EACH: ["per-document", "read"],
             QuestionKind.OVERVIEW: ["read", "longrefiner"],
+            QuestionKind.LIST: ["list-all", "read"],
+            QuestionKind.COLLECTION: ["collection"],
         }[kind]
         if found.whole or self.effort == "low":
             return ["read"]
@@ -175,15 +200,20 @@ class Auto:
             BudgetExceeded, ModelError: reading fails, and nothing was found before.
         """
         why = f"the question asks for {kind.meaning}"
-        if found.done:
+        if found.best is not None:
             why = "nothing found so far is the answer"
-        if found.done or step not in ("read", "read on"):
+        if found.best is not None or step not in ("read", "read on"):
             run.emit(Escalated(why, step))
         try:
             if step in ("read", "read on"):
-                first, found = await self._choose(step, found, run)
+                overview = kind is QuestionKind.OVERVIEW
+                first, found = await self._choose(step, found, run, overview=overview)
                 reason = "of the search, read later" if step == "read on" else "of the search"
-                answer = await run.read(found.question, show_ranked(first, reason), form=self.form)
+                form = Form.LONG if overview else self.form
+                answer = await run.read(found.question, show_ranked(first, reason), form=form)
+            elif step == "collection":
+                answer = await describe_collection(found.question, found.infos, run)
+                found = replace(found, done=(*found.done, _STEPS[step][1]))
             else:
                 answer = await (await self._make(step, found, run)).answer(found.question, run)
                 found = replace(found, done=(*found.done, f"{_STEPS[step][1]}: {why}"))
@@ -197,12 +227,21 @@ class Auto:
             answer = replace(answer, evidence=tuple(dict.fromkeys(before)))
         return replace(found, best=answer)
 
-    async def _choose(self, step: str, found: _Found, run: Run) -> tuple[list[Hit], _Found]:
-        """Return the best passages that were not read, and what is left; rerank them once."""
+    async def _choose(
+        self, step: str, found: _Found, run: Run, *, overview: bool
+    ) -> tuple[list[Hit], _Found]:
+        """Return the best passages that were not read, and what is left; rerank them once.
+
+        For an overview of a single document they are from all its sections.
+        """
         hits = list(found.hits)
         if not (found.whole or found.ranked):
             hits = await run.reorder(found.question, hits, mode=self.mode)
         first = hits if found.whole else spread(hits, self.k)
+        if overview and len(found.infos) == 1 and not (found.whole or run.composed):
+            document = await run.document(found.infos[0].id)
+            passages = [document.passage(span) for span in Structural()(document)]
+            first = [Hit(passage, 0.0) for passage in cover(passages, self.k)]
         documents = {hit.passage.document_id for hit in first}
         more = "more " if step == "read on" else ""
         passages = pluralize(len(first), f"{more}passage")
@@ -232,6 +271,8 @@ class Auto:
             "longrefiner": partial(LongRefiner, no_global=True),
             "duquad": DuQUAD,
         }
+        if step == "list-all":
+            return ListAll(mode=self.mode)
         return made[step](mode=self.mode, form=self.form)
 
 
