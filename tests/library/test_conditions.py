@@ -134,6 +134,7 @@ def test_documents_of_one_title_are_told_apart_by_their_folders_or_files(sources
         ("What does Heat-Pump_v2.TXT say of noise?", ["pump"]),
         ("Is heat-pump_v2 louder than plan.md?", ["pump", "plan"]),
         ("What is the plan?", []),  # a plain word
+        ("What do the plan and the notes say?", ["plan", "notes"]),
         ("What happened in 2023?", []),
         ("Read cafe\u0301 1.md.", ["cafe"]),  # composed in another way
         ("Read my-heat-pump_v2.txt2", []),
@@ -143,6 +144,7 @@ def test_a_question_names_files_as_they_are_written(question, named):
     names = {
         "pump": "/d/heat-pump_v2.txt",
         "plan": "/d/plan.md",
+        "notes": "/d/notes.md",
         "year": "/d/2023.md",
         "cafe": "/d/Caf\u00e9 1.md",
         "none": "",

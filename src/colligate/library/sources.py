@@ -143,17 +143,21 @@ def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
 def find_named(question: str, documents: Sequence[DocumentInfo]) -> list[str]:
     """Return the ids of the documents whose files a question names, as it writes them.
 
-    A name without its suffix counts if it has letters and something else, as "rules-v2".
+    A name without its suffix counts if it is no plain word, as "rules-v2", or if the question has
+    those of several files: "in Leeds and in Hull", where these are files.
     """
 
-    def is_named(info: DocumentInfo) -> bool:
-        path = PurePath(_fold(info.source))
-        stem = path.stem if re.search(r"[^\W\d_]", path.stem) and not path.stem.isalpha() else ""
-        names = "|".join(re.escape(name) for name in (path.name, stem) if name)
-        return bool(names) and re.search(rf"(?<![\w-])(?:{names})(?![\w-]|\.\w)", asked) is not None
+    def is_named(name: str) -> bool:
+        pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-]|\.\w)"
+        return bool(name) and re.search(pattern, asked) is not None
 
     asked = _fold(question)
-    return [info.id for info in documents if is_named(info)]
+    paths = {info.id: PurePath(_fold(info.source)) for info in documents}
+    stems = {name for path in paths.values() if is_named(name := path.stem)}
+    wordy = {name for name in stems if re.search(r"[^\W\d_]", name)}
+    if len(wordy) < 2:
+        wordy = {name for name in wordy if not name.isalpha()}
+    return [key for key, path in paths.items() if path.stem in wordy or is_named(path.name)]
 
 
 def _fold(text: str) -> str:

@@ -18,7 +18,7 @@ from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdic
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
-from colligate.documents import Passage, Span
+from colligate.documents import Kind, Passage, Span
 from colligate.documents.compress import visible_text
 from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
@@ -39,6 +39,7 @@ from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_tabl
 # the same odds on, the search's best passage is read at once, and several are read together.
 LEAST_ODDS = 0.6
 MOST_JUDGED = 6  # passages: with a reranker a worse one is hardly ever the surest
+_WHOLE_ITEM = 0.8  # of its characters, without the number before it
 _SUREST = 2  # passages that are read alone, one after the other, until one answers
 _REPLY_TOKENS = 60
 
@@ -207,7 +208,7 @@ class PointwiseReader:
         """Return the answer from one passage, or None if it gives none.
 
         A short answer that stands in the passage is cited with its sentence; for another one the
-        passage is read with quotes.
+        passage is read with quotes, and for a whole item of a list so is the list.
         """
         passage = shown.passage
         messages = build_messages(ANSWER, render_passages([passage]), render_question(question))
@@ -216,9 +217,13 @@ class PointwiseReader:
             return None
         evidence = (replace(shown.evidence, reason=_say_odds(odds)),)
         stated = await find_sentence(short, question, passage, run)
-        if stated is None:
-            answer = await self.together.read(question, [shown], run, Task(Form.SHORT))
-            return replace(answer, evidence=evidence) if answer.found else None
+        listed = stated is not None and await _is_item(short, stated.places[0].span, run)
+        if stated is None or listed:
+            form = Form.LIST if listed else Form.SHORT
+            answer = await self.together.read(question, [shown], run, Task(form))
+            if answer.found or not listed:
+                return replace(answer, evidence=evidence) if answer.found else None
+        assert stated is not None
         run.emit(Said(short, short))
         documents = await run.documents_of([passage])
         refused = Answer(question, "", NOT_FOUND, False, evidence=evidence)
@@ -263,6 +268,20 @@ async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
     """
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
     return await run.labels(messages, ["Yes", "No"], role=Role.READER)
+
+
+async def _is_item(short: str, span: Span, run: Run) -> bool:
+    """Return whether a short answer is a whole item of a list: there may be others beside it."""
+    document = await run.document(span.document_id)
+    node = document.tree.node_at(span.start)
+    if node.kind is not Kind.LIST_ITEM or node.parent is None:
+        return False
+    parent = document.tree.nodes[node.parent]
+    items = [each for each in document.tree.children(parent) if each.kind is Kind.LIST_ITEM]
+    inner = document.tree.children(node)
+    end = inner[0].span.start if inner else node.span.end
+    own = normalise(document.slice(document.span(node.span.start, end))).text
+    return len(items) > 1 and len(normalise(short).text) >= _WHOLE_ITEM * len(own)
 
 
 async def find_sentence(short: str, question: str, passage: Passage, run: Run) -> Stated | None:

@@ -132,6 +132,7 @@ async def test_the_documents_themselves_are_looked_up_without_a_model(ask_auto):
         ("fact", "What does boats-2.md say of Lund?", {"boats-2"}),
         ("overview", "Summarise boats-2.md.", {"boats-2"}),
         ("collection", "Is boats-3.md or boats-2.md older?", {"boats-2", "boats-3"}),
+        ("fact", "What do boats-1 and boats-3 say of Lund?", {"boats-1", "boats-3"}),
         ("steps", "Who wrote boats-2.md?", None),
         ("fact", "What do the boats say of Lund?", None),
     ],
