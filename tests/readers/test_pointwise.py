@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from colligate.core.answer import NOT_FOUND, Form, Place, Stated
@@ -126,6 +128,48 @@ async def test_lists_notes_and_other_instructions_are_read_together(ask_small, r
     _, run, model = await ask_small(QUESTION, {"Otto": 0.9}, together, **task)
     assert list_judged(run) == []
     assert count_passages(model.calls[0]) == 3
+
+
+async def test_a_row_of_a_sheet_is_read_alone_under_its_head(make_run):
+    rows = [f"| {last} | {first} | {n} |" for n, (last, first) in enumerate(NAMES, 4000)]
+    text = "\n".join(["| Surname | First name | Extension |", "| --- | --- | --- |", *rows])
+    staff = dataclasses.replace(document("staff", text), media_type="text/csv")
+    async with InMemorySources([staff]) as sources:
+        run, model = make_run(sources, ["4003"], labels=judge_by_words({"| Milo |": 0.9}))
+        run.reader = PointwiseReader()
+        hits = await run.search("Which extension has Milo Vey-Tarn?", k=10, mode="sparse")
+        answer = await run.read("Which extension has Milo Vey-Tarn?", show_ranked(hits))
+    assert answer.short == "4003"
+    assert [citation.quote for citation in answer.citations] == ["| Vey-Tarn | Milo | 4003 |"]
+    assert "Odo" not in model.calls[0].prompt
+    assert "| Surname | First name | Extension |" in model.calls[0].prompt
+
+
+NAMES = [
+    ("Vey", "Milo"),
+    ("Tarn", "Milo"),
+    ("Vey-Tarn", "Odo"),
+    ("Vey-Tarn", "Milo"),
+    *[("Ash", "Ivo")] * 9,
+]
+
+
+async def test_a_whole_item_of_a_list_is_read_again_for_the_others(ask_small, reply):
+    text = "# Keys\n\nBefore leaving:\n\n- sweep the cellar\n- close the valves\n"
+    both = reply(
+        (1, "sweep the cellar", "Sweep the cellar."),
+        (1, "close the valves", "Close the valves."),
+        short="sweep the cellar, close the valves",
+    )
+    odds = {"valves": 0.9}
+    answer, _, _ = await ask_small(
+        "What before leaving?", odds, "sweep the cellar", both, texts=[text]
+    )
+    assert answer.short == "sweep the cellar, close the valves"
+    answer, _, model = await ask_small(
+        "Sweep what before leaving?", odds, "the cellar", texts=[text]
+    )
+    assert (answer.short, len(model.calls)) == ("the cellar", 1)
 
 
 async def test_what_earlier_steps_verified_is_the_answer_of_a_reading_without_one(ask_small):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import Field
@@ -18,11 +19,13 @@ from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdic
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
-from colligate.documents import Kind, Passage, Span
+from colligate.documents import Document, Kind, Passage, Span
 from colligate.documents.compress import visible_text
+from colligate.documents.document import SHEETS
 from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ModelError
+from colligate.library.bm25 import split_words
 from colligate.library.ranking import standardise
 from colligate.models import Capability, LabelOdds, Role
 from colligate.readers.citing import (
@@ -39,6 +42,7 @@ from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_tabl
 # the same odds on, the search's best passage is read at once, and several are read together.
 LEAST_ODDS = 0.6
 MOST_JUDGED = 6  # passages: with a reranker a worse one is hardly ever the surest
+_LEAST_OF_BEST = 0.75  # of the weight of the row that the question's words fit best
 _WHOLE_ITEM = 0.8  # of its characters, without the number before it
 _SUREST = 2  # passages that are read alone, one after the other, until one answers
 _REPLY_TOKENS = 60
@@ -143,7 +147,8 @@ class PointwiseReader:
         alone = task.form in (Form.SHORT, Form.JOINED) and not (task.notes or task.instruction)
         if not (shown and odds and alone):
             return await self.together.read(question, shown, run, task)
-        kept = await keep_table_heads(sorted(shown, key=lambda each: -each.score), run)
+        ranked = await pick_rows(question, sorted(shown, key=lambda each: -each.score), run)
+        kept = await keep_table_heads(ranked, run)
         if kept[0].score > kept[-1].score:  # otherwise nothing says which are the best
             kept = kept[:MOST_JUDGED]
         try:
@@ -268,6 +273,50 @@ async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
     """
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
     return await run.labels(messages, ["Yes", "No"], role=Role.READER)
+
+
+async def pick_rows(question: str, shown: Sequence[Shown], run: Run) -> list[Shown]:
+    """Return passages, parts of a sheet's table as those of its rows that the question's words fit.
+
+    A row weighs as the sum of its words that the question has, the rarer the more, as by IDF. Rows
+    of one sheet hardly differ, and a small reader that sees fifteen of them takes a neighbour.
+    """
+    asked = set(map(str.casefold, split_words(question)))
+    rows: list[tuple[int, Span, set[str]]] = []
+    for at, each in enumerate(shown):
+        document = await run.document(each.passage.document_id)
+        if document.media_type in SHEETS and type(each.passage) is Passage:
+            rows += [(at, *row) for row in _iter_rows(document, each.passage.span, asked)]
+    counts = Counter(word for _, _, words in rows for word in words)
+    weights = [sum(math.log(1 + len(rows) / counts[word]) for word in row[2]) for row in rows]
+    least = _LEAST_OF_BEST * max(weights, default=0.0)
+    best = sorted(range(len(rows)), key=lambda at: -weights[at])
+    best = [at for at in best if weights[at] >= least]
+    if not least or len(best) > MOST_JUDGED:  # no word tells rows apart
+        return list(shown)
+    sheets = {at for at, _, _ in rows}
+    picked = []
+    for row in best:
+        at, span, _ = rows[row]
+        document = await run.document(span.document_id)
+        passage = replace(document.passage(span), folder=shown[at].passage.folder)
+        score = max(shown[other].score for other in sheets)
+        picked.append(
+            replace(shown[at], passage=passage, score=score + weights[row] - weights[best[0]])
+        )
+    rest = [each for at, each in enumerate(shown) if at not in sheets]
+    return sorted([*picked, *rest], key=lambda each: -each.score)
+
+
+def _iter_rows(document: Document, span: Span, asked: set[str]) -> Iterator[tuple[Span, set[str]]]:
+    """Yield the rows of tables in a span below their heads, and the words asked for in each."""
+    start = span.start
+    for line in document.slice(span).splitlines(keepends=True):
+        row = document.trim(start, start + len(line))
+        start += len(line)
+        if row is not None and document.table_head(row):
+            text = document.slice(row)
+            yield row, {word for word in map(str.casefold, split_words(text)) if word in asked}
 
 
 async def _is_item(short: str, span: Span, run: Run) -> bool:
