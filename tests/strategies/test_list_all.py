@@ -22,6 +22,8 @@ DOCUMENTS = [document(*each) for each in LOGS.items()]
 
 def name_boats(call):
     """Name what follows "boat" in each passage, and once a thing that no passage has."""
+    if "same" in call.schema["properties"]:
+        return json.dumps({"same": []})
     items = [
         {"passage": number, "quote": f"The boat {name}", "item": name}
         for number, text in passages_in(call.prompt).items()
@@ -68,6 +70,22 @@ async def test_a_part_that_fails_costs_only_itself(ask):
 
 
 LONG = [document(name, f"{text}\n{'It rained. ' * 40}\n") for name, text in LOGS.items()]
+
+
+@pytest.mark.parametrize(
+    ("same", "items"),
+    [([[2, 1, 1, 9]], ["Heron"]), ([], ["Heron", "Tern"]), ("x", ["Heron", "Tern"])],
+)
+async def test_a_large_reader_says_which_names_are_of_one_thing(ask, same, items):
+    def say(call):
+        if "same" in call.schema["properties"]:
+            return "no JSON" if same == "x" else json.dumps({"same": same})
+        return name_boats(call)
+
+    answer, run, _ = await ask(ListAll(), QUESTION, DOCUMENTS, say)
+    assert answer.short == f"{len(items)}: {', '.join(items)}"
+    assert len(answer.citations) == 3
+    assert bool(run.warnings) is (same == "x")
 
 
 async def test_nothing_of_the_kind_is_a_refusal(make_run):
