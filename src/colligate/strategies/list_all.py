@@ -53,6 +53,8 @@ is empty."""
 
 
 _CHARACTERS = 4  # of a token, about
+_MOST_ITEMS = 30  # of one reply
+_ITEMS_TOKENS = 3000
 _SAME_TOKENS = 600
 
 
@@ -63,8 +65,8 @@ class Item(Quote):
         extra="ignore", json_schema_extra={"required": ["passage", "quote", "item"]}
     )
 
-    quote: str = Field(json_schema_extra={"maxLength": 200})
-    item: str = Field(json_schema_extra={"maxLength": 120})
+    quote: str = Field(json_schema_extra={"maxLength": 150})
+    item: str = Field(json_schema_extra={"maxLength": 80})
 
 
 class Items(BaseModel):
@@ -72,7 +74,7 @@ class Items(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    items: list[Item] = Field(json_schema_extra={"maxItems": 60})
+    items: list[Item] = Field(json_schema_extra={"maxItems": _MOST_ITEMS})
 
 
 _SAME = """\
@@ -87,7 +89,7 @@ class Same(BaseModel):
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["same"]})
 
-    same: list[list[int]] = Field(default_factory=list, json_schema_extra={"maxItems": 60})
+    same: list[list[int]] = Field(default_factory=list, json_schema_extra={"maxItems": 30})
 
 
 @dataclass(frozen=True)
@@ -165,48 +167,66 @@ class ListAll:
     async def _read(
         self, question: str, parts: Sequence[Sequence[Passage]], run: Run
     ) -> tuple[list[Stated], int]:
-        """Return what the parts name, and how many passages could not be read.
+        """Return what the parts name, and how many passages could not be read whole.
 
         Raises:
-            ColligateError: no part could be read.
+            ColligateError: no part could be read, and nothing was paid for.
         """
-        done, problem = 0, None
+        done, unread, named = 0, 0, list[Stated]()
+        problem: ColligateError | None = None
         run.emit(Progressed("listing", 0, len(parts)))
 
-        async def read(part: Sequence[Passage]) -> list[Stated] | None:
-            nonlocal done, problem
-            shown = await keep_table_heads([Shown(each) for each in part], run)
-            passages = [each.passage for each in shown]
-            messages = build_messages(_LIST, render_passages(passages), render_question(question))
-            limit = min(3000, (run.model(Role.READER).context_tokens or 9000) // 3)
+        async def read(part: Sequence[Passage]) -> list[Stated]:
+            """Return what a part names; one with more than a reply holds is read in halves."""
+            nonlocal unread, problem
             try:
                 if isinstance(problem, BudgetExceeded):
-                    return None
-                reply = await run.structured(messages, Items, max_tokens=limit)
-            except MissingCapability:
-                raise
+                    raise problem
+                said, whole = await _ask(question, part, run)
             except ColligateError as error:
-                problem = error
-                return None
-            finally:
-                done += 1
-                run.emit(Progressed("listing", done, len(parts)))
-            said = [
-                Statement(passage=each.passage, quote=each.quote, sentence=each.item)
-                for each in reply.value.items
-                if each.item.strip()
-            ]
-            return await locate_statements(question, said, passages, run)
+                if isinstance(error, MissingCapability):
+                    raise
+                problem, unread = error, unread + len(part)
+                return []
+            if whole or len(part) == 1:
+                unread += not whole
+                return said
+            half = len(part) // 2
+            return [*await read(part[:half]), *await read(part[half:])]
+
+        async def follow(part: Sequence[Passage]) -> list[Stated]:
+            nonlocal done
+            said = await read(part)
+            done += 1
+            run.emit(Progressed("listing", done, len(parts)))
+            return said
 
         with run.tokens.reserve_reading():
-            read_parts = await map_concurrent(parts, read, self.concurrency)
-        failed = [part for part, named in zip(parts, read_parts, strict=True) if named is None]
+            for said in await map_concurrent(parts, follow, self.concurrency):
+                named += said
         if problem is not None:
-            if len(failed) == len(parts):
+            if not (named or run.meter.calls):
                 raise problem
             run.warn(f"a part is not listed: {problem}")
-        named = [each for part in read_parts for each in part or ()]
-        return named, sum(len(part) for part in failed)
+        return named, unread
+
+
+async def _ask(question: str, part: Sequence[Passage], run: Run) -> tuple[list[Stated], bool]:
+    """Return what a part names, and whether that is all of it."""
+    shown = await keep_table_heads([Shown(each) for each in part], run)
+    passages = [each.passage for each in shown]
+    messages = build_messages(_LIST, render_passages(passages), render_question(question))
+    limit = min(_ITEMS_TOKENS, (run.model(Role.READER).context_tokens or 3 * _ITEMS_TOKENS) // 3)
+    reply = await run.structured(messages, Items, max_tokens=limit)
+    items = [each for each in reply.value.items if each.item.strip()]
+    said = [Statement(passage=e.passage, quote=e.quote, sentence=e.item) for e in items]
+    cut = reply.completions[-1].finish_reason == "length" or len(items) >= _MOST_ITEMS
+    located = await locate_statements(question, said, passages, run)
+    if lost := len({each.sentence for each in said}) - len(located):
+        run.warn(
+            f"{pluralize(lost, 'thing')} of the list left out: not in these words in a passage"
+        )
+    return located, not cut
 
 
 def _join(named: Sequence[Stated]) -> list[Stated]:

@@ -246,8 +246,8 @@ class Auto:
             first = [Hit(passage, 0.0) for passage in cover(passages, self.k)]
         documents = {hit.passage.document_id for hit in first}
         more = "more " if step == "read on" else ""
-        passages = pluralize(len(first), f"{more}passage")
-        done = f"read {passages} of {pluralize(len(documents), 'document')}"
+        count = pluralize(len(first), f"{more}passage")
+        done = f"read {count} of {pluralize(len(documents), 'document')}"
         rest = [hit for hit in hits if hit not in first]
         return first, replace(found, hits=rest, ranked=True, done=(*found.done, done))
 
