@@ -97,7 +97,7 @@ async def test_a_part_that_names_more_than_a_reply_holds_is_read_in_halves(ask):
         items = [{"passage": 0, "quote": f"boat {each} left", "item": each} for each in found]
         return json.dumps({"items": items, "same": []})
 
-    answer, run, _ = await ask(ListAll(), QUESTION, rows, say)
+    answer, _, _ = await ask(ListAll(), QUESTION, rows, say)
     assert answer.short.startswith("40: Heron0, Heron1, ")
 
 
