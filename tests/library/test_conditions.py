@@ -90,19 +90,33 @@ NAMED = [
     DocumentInfo("ab12", "Report", "/a/2023/report.pdf", 9, 1, 1, "en"),
     DocumentInfo("ab34", "Report", "/a/2024/report.pdf", 9, 1, 1, "en"),
     DocumentInfo("cd56", "Rules", "/b/rules.pdf", 9, 1, 1, "en"),
+    DocumentInfo("ef78", "Pru\u0308fung", "/c/50% off #1?/U\u0308bung 1.md", 9, 1, 1, "de"),
 ]
 
 
-@pytest.mark.parametrize("given", ["cd56", "/b/rules.pdf", "rules.pdf", "rules", "cd"])
-def test_a_document_is_named_by_its_id_file_title_or_the_start_of_its_id(given):
-    assert find_document(given, NAMED) == "cd56"
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        *((given, "cd56") for given in ("cd56", "/b/rules.pdf", "rules.pdf", "rules", "cd")),
+        ("2024/report.pdf", "ab34"),
+        *((given, "ef78") for given in ("U\u0308bung 1.md", "\u00dcbung 1.md", "pr\u00fcfung")),
+        ("/c/50% off #1?/\u00dcbung 1.md", "ef78"),
+    ],
+)
+def test_a_document_is_named_by_its_id_file_title_or_the_start_of_its_id(given, found):
+    assert find_document(given, NAMED) == found
+
+
+def test_a_condition_does_not_see_how_letters_are_composed():
+    (condition,) = parse_conditions(["file=\u00fcbung 1.md"])
+    assert condition.holds(NAMED[-1])
 
 
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
-        ("report", UsageError, "may be one of 2 documents: ab12, ab34"),
-        ("ab", UsageError, "may be one of 2 documents: ab12, ab34"),
+        ("report", UsageError, r"of 2 documents: ab12: Report \(2023\); ab34: Report \(2024\)"),
+        ("ab", UsageError, "may be one of 2 documents: ab12: "),
         ("", UnknownDocument, "no document ''"),
         ("rule", UnknownDocument, "no document 'rule'"),
     ],

@@ -155,6 +155,17 @@ async def test_removing_a_name_that_no_file_can_have(library, folder, name):
     assert len(await library.documents()) == 3
 
 
+@pytest.mark.parametrize("named", ["\u00fc/\u00fc.md", "\u00fc"])
+async def test_a_file_that_is_gone_is_removed_however_its_letters_are_composed(
+    library, folder, write, named
+):
+    (folder / "u\u0308").mkdir()
+    path = write("u\u0308/u\u0308.md", "Something new.")
+    ids = (await library.add(path)).document_ids
+    path.unlink()
+    assert await library.remove([folder / named]) == ids
+
+
 async def test_nothing_is_made_where_there_is_no_library(tmp_path):
     async with AsyncLibrary(tmp_path / "none") as library:
         with pytest.raises(UnknownDocument):

@@ -12,6 +12,7 @@ from typing import Any
 
 from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
+from colligate.documents.reading.source import find_path
 from colligate.library.protocols import FileRecord, ReadFile, StoredPassage, StoredText
 from colligate.library.schema import Database, DocumentState
 from colligate.library.sources import DocumentInfo
@@ -478,6 +479,6 @@ def _as_json(value: Any) -> str:
 def resolve_path(path: Path | str) -> Path:
     """Return a file's real path, by which the catalogue records it."""
     try:
-        return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
+        return Path(os.path.realpath(find_path(path)))
     except ValueError:  # no file can have this name
         return Path(path)

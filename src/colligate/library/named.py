@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from colligate.documents.reading.source import compose
 from colligate.errors import UnknownDocument
 from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.web import folder_of, is_address, parse_address
@@ -147,4 +148,6 @@ def _is_missing(path: Path) -> bool:
 
 
 def _files_under(catalogue: Catalogue, folder: Path) -> list[Path]:
-    return [path for path in catalogue.files() if folder in path.parents]
+    """Return the files in a folder, or the one of this name, in whatever form Unicode has it."""
+    wanted, files = compose(folder), catalogue.files()
+    return [path for path in files if wanted in ((own := compose(path)), *own.parents)]

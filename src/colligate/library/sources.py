@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from colligate.documents import Document, Hit, Kind, Span
 from colligate.documents.document import full_title
+from colligate.documents.reading.source import compose
 from colligate.errors import NoDocuments, UnknownDocument, UsageError
 
 if TYPE_CHECKING:
@@ -174,21 +175,23 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
         UnknownDocument: there is none.
         UsageError: there are several.
     """
-    path = Path(given).absolute()
-    folded = given.casefold()
+    path = compose(Path(given))
+    whole, parts, folded = path.absolute(), path.parts, _fold(given)
     tests: tuple[Callable[[DocumentInfo], bool], ...] = (
         lambda info: info.id == given,
-        lambda info: given == info.source or Path(info.source).absolute() == path,
-        lambda info: PurePath(info.source).name == given,
-        lambda info: info.title.casefold() == folded,
+        lambda info: given == info.source or compose(Path(info.source).absolute()) == whole,
+        lambda info: compose(Path(info.source)).parts[-len(parts) :] == parts,
+        lambda info: _fold(info.title) == folded,
         lambda info: bool(given) and info.id.startswith(given),
     )
     for fits in tests:
-        found = [info.id for info in documents if fits(info)]
+        found = [info for info in documents if fits(info)]
         if len(found) == 1:
-            return found[0]
+            return found[0].id
         if found:
-            several = ", ".join(found[:_MOST_NAMED]) + (", ..." if found[_MOST_NAMED:] else "")
+            shown = tell_apart(found)[:_MOST_NAMED]
+            several = "; ".join(f"{info.id}: {info.full_title}" for info in shown)
+            several += "; ..." if found[_MOST_NAMED:] else ""
             what = f"{given!r} may be one of {len(found)} documents"
             raise UsageError(what, several, "give the id of one")
     hint = "a list of the documents shows their names"
@@ -217,7 +220,7 @@ class Condition:
         """Return whether a document meets the condition."""
         own = {"id": info.id, "title": info.title, "language": info.language}
         facts = {**info.metadata, **own, "file": PurePath(info.source).name}
-        fact, value = facts.get(self.key, "").casefold(), self.value.casefold()
+        fact, value = _fold(facts.get(self.key, "")), _fold(self.value)
         if not fact:
             return self.operator == "!="
         if self.operator == "~":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate.documents.reading import find_files
+from colligate.documents.reading import find_files, read_file
 from colligate.errors import MissingPath, NoDocuments, ReadingError, UnsupportedFormat
 
 
@@ -42,6 +42,21 @@ def test_what_files_and_folders_name(
     files = find_files(given)
     assert [str(path) for path in files.files] == found
     assert files.problems == ()
+
+
+COMPOSED, DECOMPOSED = "\u00fc/\u00dcbung.md", "u\u0308/U\u0308bung.md"
+
+
+@pytest.mark.parametrize(("made", "named"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_a_file_is_found_however_its_letters_are_composed(
+    tmp_path: Path, made: str, named: str
+) -> None:
+    make(tmp_path, made)
+    for given in (tmp_path / named, (tmp_path / named).parent):
+        found = find_files([given])
+        assert (names(found, tmp_path), found.problems) == ([made], ())
+    (document,) = read_file(tmp_path / named).documents
+    assert document.id.startswith("\u00fcbung-")
 
 
 def test_loops_of_symbolic_links_end(tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from colligate.documents.document import Document
 from colligate.documents.languages import detect_language
 from colligate.documents.reading.discovery import FoundFiles, find_files
 from colligate.documents.reading.formats import detect_format
-from colligate.documents.reading.source import Limits, SourceFile, document_id, load, make_document
+from colligate.documents.reading.source import (
+    Limits,
+    SourceFile,
+    document_id,
+    find_path,
+    load,
+    make_document,
+)
 from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat, find_installer
 
@@ -58,7 +65,7 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
         MissingPath: if the file does not exist.
         ReadingError: if it cannot be read; the subclass says why.
     """
-    path = Path(path)
+    path = find_path(path)
     data = load(path, limits)
     source = SourceFile(path, data, detect_format(path, data), limits)
     try:

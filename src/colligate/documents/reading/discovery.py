@@ -9,7 +9,7 @@ from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
 from colligate.documents.reading.formats import Container, known_format, suffix_of
-from colligate.documents.reading.source import os_error, require_regular, require_utf8
+from colligate.documents.reading.source import find_path, os_error, require_regular, require_utf8
 from colligate.errors import (
     ColligateError,
     MissingPath,
@@ -97,11 +97,9 @@ def _name_real(given: str | Path) -> str:
     """Return the real path that is named; "" for none."""
     if given == "":
         return ""
-    path = Path(given)
     try:
-        path = path if path.exists() else path.expanduser()
-        return os.path.realpath(path)
-    except (OSError, ValueError, RuntimeError):  # it is reported when its files are looked for
+        return os.path.realpath(find_path(given))
+    except (OSError, ValueError):  # it is reported when its files are looked for
         return ""
 
 
@@ -110,12 +108,10 @@ def _inside(folder: str) -> str:
 
 
 def _expand(given: str | Path, search: _Search) -> None:
-    path = Path(given)
+    path = find_path(given)
     try:
         if given == "":  # a variable that was not set must not mean the current folder
             raise ValueError("it is empty")
-        if not path.exists():
-            path = path.expanduser()
         if path.is_dir():
             _add_folder(path, search)
         elif path.exists():
@@ -127,7 +123,7 @@ def _expand(given: str | Path, search: _Search) -> None:
         search.report(error)
     except OSError as error:
         search.report(os_error(path, error))
-    except (ValueError, RuntimeError) as error:  # a NUL in it; an unknown user's home
+    except ValueError as error:  # a NUL in it
         search.report(MissingPath(f"no such path: {given!r}", str(error), "check the path"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -221,7 +222,9 @@ def document_id(stem: str, text: str) -> str:
     >>> document_id("Annual Report (2023)", "")
     'annual-report-2023-e3b0c44298'
     """
-    slug = re.sub(r"(?:[^\w.]|_)+", "-", stem.lower())[:_STEM_LENGTH].strip("-.")
+    slug = re.sub(r"(?:[^\w.]|_)+", "-", unicodedata.normalize("NFC", stem.lower()))[
+        :_STEM_LENGTH
+    ].strip("-.")
     return f"{slug or 'document'}-{digest(text)[:10]}"
 
 
@@ -230,6 +233,33 @@ def stem_of(path: Path) -> str:
     suffix = suffix_of(path)
     is_suffix = re.fullmatch(r"(\.[a-z][a-z0-9]{0,9}){1,2}", suffix)
     return path.name[: -len(suffix)] if is_suffix else path.name
+
+
+def compose(path: Path) -> Path:
+    """Return a path with composed letters, the form in which names are compared."""
+    return Path(unicodedata.normalize("NFC", str(path)))
+
+
+def find_path(given: str | Path) -> Path:
+    """Return the path that is meant: with its home, and its letters composed as those on disk.
+
+    Names are typed with composed letters, and macOS writes them decomposed.
+    """
+    path = Path(given)
+    with suppress(OSError, ValueError):  # no file can have this name
+        if path.exists():
+            return path
+        path = Path(os.path.expanduser(path))  # noqa: PTH111 (pathlib may refuse)
+        if str(path).isascii():
+            return path
+        found = Path(path.anchor)
+        for part in path.parts[bool(path.anchor) :]:
+            step = found / part
+            if not step.exists():
+                step = next((p for p in found.iterdir() if compose(p) == compose(step)), step)
+            found = step
+        return found
+    return path
 
 
 _ATTEMPTS = 2
