@@ -73,6 +73,35 @@ def test_blanks_marks_forms_and_a_few_letters_do_not_matter(
     assert (verbatim is None) == (how == "fuzzy")
 
 
+@pytest.mark.parametrize(
+    "mark",
+    ["[^1]", "[^a-b]", "[12]", " [3, 4]", "[[1]](#cite_note-1)", "[2](notes.xhtml#n2)", "³", "¹²"]
+    + ["<sup>2</sup>", "^4^", "†"],
+)
+def test_a_quote_may_leave_out_the_mark_of_a_note(mark: str) -> None:
+    text = f"The fee is due.{mark} It is paid in May{mark.strip()}. Nobody is free."
+    for quote in ("The fee is due. It is paid in May", "The fee is due. It is paid in may."):
+        stands = f"The fee is due.{mark} It is paid in May"
+        at = found(quote, text)
+        assert at is not None
+        assert at[0].startswith(stands)
+        assert at[1] is MatchKind.NORMALISED
+    assert found(f"due.{mark} It", text) == (f"due.{mark} It", MatchKind.EXACT)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("is a room of 20 m long", "is a room of 20 m² long"),
+        ("is 10 rooms", "is 10<sup>6</sup> rooms"),
+        ("take a[1] first", "take a[2] first"),
+        ("[^1] says", "word[^2] says"),
+    ],
+)
+def test_powers_and_other_marks_are_no_marks_to_leave_out(quote: str, text: str) -> None:
+    assert found(quote, text) is None
+
+
 def test_the_row_with_the_right_numbers_is_taken() -> None:
     rows = [
         f"In the fiscal year {year} total revenue was {year * 7} dollars.\n\n"

@@ -93,6 +93,19 @@ def test_markdown_blocks_end_sentences() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "mark", ["[12]", " [3]", "[^1]", "[1](#fn1)", "[[1]](#cite-1)", "¹", "<sup>1</sup>", "^12^", "†"]
+)
+def test_the_mark_of_a_note_stays_with_its_sentence(mark: str) -> None:
+    text = f"The fee is due.{mark} It is “low.”{mark.strip()} Nobody is free.\n\n[^1]: Since May."
+    assert split(text) == [
+        f"The fee is due.{mark}",
+        f"It is “low.”{mark.strip()}",
+        "Nobody is free.",
+        "[^1]: Since May.",
+    ]
+
+
 def test_spans_of_a_document() -> None:
     document = make("# H\n\nOne is here. Two is there. Three.\n")
     spans = sentence_spans(document, document.span(5, 30))
@@ -111,7 +124,7 @@ def test_sentences_of_a_long_block_are_those_of_a_short_one() -> None:
 
 WORDS = ["One. ", "two", "。", "！", "؟", "U.S. ", "§ 3. ", "\ud800", "🙂", "...", "Item 1A. "]
 MARKS = [" ", "\n", "\n\n", "\r\n", "\xa0", "- ", "1. ", "(a) ", "| x |\n", "# ", "---\n", "> "]
-PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")"])
+PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")", "[^1]", "[2]", "¹"])
 
 
 @settings(max_examples=300)
@@ -127,7 +140,7 @@ def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["word ", "a. ", "(a ", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
+    "piece", ["word ", "a. ", "(a ", "[^", ".<sup>", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
 )
 def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
     begun = time.perf_counter()

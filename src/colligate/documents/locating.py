@@ -19,6 +19,7 @@ from itertools import islice
 from rapidfuzz import fuzz
 
 from colligate.documents.document import Document
+from colligate.documents.sentences import blank_notes
 from colligate.documents.span import Span
 
 _SHORTEST_FUZZY, _LONGEST_FUZZY = 20, 10_000  # normalised characters
@@ -74,7 +75,7 @@ _DASH = re.compile(rf"[{_DASHES}]")
 _SEEN = re.compile(rf"[^{_INVISIBLE}]")
 
 
-@lru_cache(maxsize=4)  # several quotes are searched in one document, or one quote in several
+@lru_cache(maxsize=8)  # several quotes are searched in one document, or one quote in several
 def normalise(text: str) -> NormalisedText:
     """Return a text in the form in which quotes are compared.
 
@@ -109,7 +110,7 @@ def locate(
 ) -> Location | None:
     """Find a quote in a document, or only inside `within`; None if it is not there.
 
-    It is searched exactly, then normalised (see `normalise`): the first occurrence wins, whole
+    It is searched exactly, then normalised (see `normalise`), then without note marks: the first occurrence wins, whole
     words before one inside words. Then by likeness: the most similar run of words, if it reaches 90
     of 100 (the share of characters in common) and has all numbers of the quote, which must have 20
     to 10,000 normalised characters. A `verbatim` quote is not searched by likeness, which takes
@@ -124,17 +125,19 @@ def locate(
     if place := _choose(places, text):
         return Location(Span(area.document_id, *place), MatchKind.EXACT, 100.0)
 
-    source = normalise(text[area.start : area.end])
-    full = normalise(quote).text
-    for wanted in dict.fromkeys((full, full.strip("."))):
-        hits = _find_all(wanted, source.text, 0, len(source.text)) if wanted else ()
-        ranges = (source.original(at, at + len(wanted)) for at in hits)
-        if place := _choose(((area.start + a, area.start + b) for a, b in ranges), text):
-            return Location(Span(area.document_id, *place), MatchKind.NORMALISED, 100.0)
+    written = text[area.start : area.end]
+    source, full = normalise(written), normalise(quote).text
+    unmarked = blank_notes(written)  # only then: the quote of an index, "a[1]", is not in "a[2]"
+    for searched in (source, normalise(unmarked)) if unmarked != written else (source,):
+        for wanted in dict.fromkeys((full, full.strip("."))):
+            hits = _find_all(wanted, searched.text, 0, len(searched.text)) if wanted else ()
+            ranges = (searched.original(at, at + len(wanted)) for at in hits)
+            if place := _choose(((area.start + a, area.start + b) for a, b in ranges), text):
+                return Location(Span(area.document_id, *place), MatchKind.NORMALISED, 100.0)
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
-    likeliest = _find_similar(full, source, text[area.start : area.end])
+    likeliest = _find_similar(full, source, written)
     if likeliest is None:
         return None
     (start, end), score = likeliest

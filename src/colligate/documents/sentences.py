@@ -85,6 +85,25 @@ _MARKER = re.compile(r"(\W*)\((\w{1,6})\)(?=\s)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
+# A raised figure after a short word is a power: 20 m². The first character is matched first: fast.
+NOTE_MARK = re.compile(
+    r"""[\[<^¹²³⁰-⁹†‡](?:
+    (?<=\S\[)\^[^\]\s]{1,60}\](?!:)  # Markdown
+    |(?<=\S\[)\[?\d{1,3}\]?\]\([^()\s]{0,200}\#[^()\s]{0,200}\)  # a link to the note
+    |(?:(?<=\S\[)|(?<=\S[ ]\[))\d{1,3}(?:[,;–-][ ]?\d{1,3}){0,9}\](?!\()
+    |(?:(?<=[.,;:!?)"'”’»…].)|(?<=[^\W\d_]{4}.))
+        (?:(?<=[^\[<^])[¹²³⁰-⁹†‡]{0,2}|(?<=<)sup>[^<>]{0,200}</sup>|(?<=\^)\d{1,3}\^)
+    )""",
+    re.VERBOSE,
+)
+"""A mark that points to a note or a source: the same words are quoted with or without it."""
+
+
+def blank_notes(text: str) -> str:
+    """Return a text of the same length with blanks in the place of its note marks."""
+    return NOTE_MARK.sub(lambda mark: " " * len(mark[0]), text)
+
+
 _LONGEST_BLOCK = 10_000  # characters that sentencex gets: on some it takes quadratic time
 
 
@@ -101,7 +120,7 @@ def _find_cuts(text: str, start: int, end: int, language: str) -> list[int]:
 
 
 def _find_cuts_of_piece(block: str, language: str) -> list[int]:
-    masked = _SURROGATE.sub("\ufffd", block)  # sentencex refuses them (model replies may hold some)
+    masked = blank_notes(_SURROGATE.sub("\ufffd", block))  # sentencex refuses them (model replies may hold some)
     if marker := _MARKER.match(masked):
         # sentencex splits a block that begins with "(b)" at such markers only.
         masked = f"{marker[1]}X{marker[2]}X{masked[marker.end() :]}"

@@ -32,7 +32,7 @@ from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
 from colligate.documents.locating import normalise
-from colligate.documents.sentences import widen_to_sentences
+from colligate.documents.sentences import blank_notes, widen_to_sentences
 from colligate.readers.numbers import Calculation, find_missing_values
 
 LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
@@ -454,7 +454,8 @@ def _sources(claim: Claim) -> list[str]:
 def _is_copy(claim: Claim) -> bool:
     """Return whether a statement is copied from its quotes, so that there is nothing to judge."""
     said = normalise(claim.statement).text.strip(".")
-    return any(said in normalise(quote.text).text for quote in claim.quotes)
+    texts = (each for quote in claim.quotes for each in (quote.text, blank_notes(quote.text)))
+    return any(said in normalise(text).text for text in texts)
 
 
 # Of up to three digits: "[2019] UKSC 5" is the name of a judgement.
