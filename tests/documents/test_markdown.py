@@ -77,6 +77,13 @@ def rows_of(text: str) -> list[str]:
             ["1 code ---\ntitle: x\n---", "1 section A", "2 paragraph b"],
         ),
         ("---\n\ntext\n", ["1 paragraph ---", "1 paragraph text"]),  # no front matter
+        (  # the facts of a slide
+            "# A\n\n---\nlayout: wide\nb: c\n---\n\n# Note: x\n",
+            [
+                *("1 section A", "2 paragraph ---", "2 paragraph layout: wide\nb: c\n---"),
+                "1 section Note: x",
+            ],
+        ),
         # A rule under a long paragraph makes no heading.
         ("one\ntwo\nthree\n---\n", ["1 paragraph one\ntwo\nthree\n---"]),
     ],

@@ -94,7 +94,8 @@ def test_markdown_blocks_end_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "mark", ["[12]", " [3]", "[^1]", "[1](#fn1)", "[[1]](#cite-1)", "¹", "<sup>1</sup>", "^12^", "†"]
+    "mark",
+    ["[12]", " [3]", "[^1]", "[1](#fn1)", "[[1]](#cite-1)", "¹", "<sup>1</sup>", "^12^", "†"],
 )
 def test_the_mark_of_a_note_stays_with_its_sentence(mark: str) -> None:
     text = f"The fee is due.{mark} It is “low.”{mark.strip()} Nobody is free.\n\n[^1]: Since May."
@@ -140,7 +141,8 @@ def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["word ", "a. ", "(a ", "[^", ".<sup>", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
+    "piece",
+    ["word ", "a. ", "(a ", "[^", ".<sup>", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "],
 )
 def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
     begun = time.perf_counter()

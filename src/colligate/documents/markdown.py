@@ -6,14 +6,18 @@ a heading or in a content node: quote marks, rules, raw HTML and link definition
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate.documents.document import Document
+from colligate.documents.document import Document, clean_text
 from colligate.documents.span import Span
 from colligate.documents.tree import Basis, Kind, Node, Structure, Tree, TreeBuilder
 
@@ -27,13 +31,51 @@ _PARSER = (
     .enable(["table", "strikethrough"])
     .disable(["inline", "text_join", "reference"])
 )
+_LONGEST_FRONT = 20_000  # characters
 _FRONT_MATTER = re.compile(
-    r"""---[ \t]*(?:\r\n?|\n)
-    (?=[\w-]+[ \t]*:)  # "key:" must follow, otherwise the line is a rule
-    (?:[^\r\n]*(?:\r\n?|\n)){1,200}?
-    (?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)""",
-    re.VERBOSE,
+    r"""\s*(?:---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)
+    |\+\+\+[ \t]*\r?\n(?P<toml>.*?)^\+\+\+
+    |(?P<json>\{\s*".*?^\}))[ \t]*(?:\r?\n|\Z)
+    |(?P<pandoc>%[^\n]+\n(?:%[^\n]*\n){0,2})""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+
+
+def split_front_matter(text: str) -> tuple[int, dict[str, str]]:
+    """Return where the text after the front matter begins, and what that says: 0 and {} without.
+
+    It is YAML, TOML, JSON or Pandoc's title lines; lists of words are joined by semicolons.
+    """
+    match = _FRONT_MATTER.match(text[:_LONGEST_FRONT])
+    if match is None or match.lastgroup is None:
+        return 0, {}
+    given = _load_facts(match.lastgroup, match[match.lastgroup])
+    return (match.end(), _flatten_facts(given)) if given else (0, {})
+
+
+def _load_facts(kind: str, written: str) -> dict[str, Any]:
+    """Return a mapping in a format of front matter; {} if it is none."""
+    if kind == "pandoc":
+        lines = (line[1:].strip() for line in written.splitlines())
+        return dict(zip(("title", "author", "date"), lines, strict=False))
+    try:
+        if kind == "yaml":
+            found = yaml.load(written, yaml.BaseLoader)  # it makes nothing but texts
+        else:
+            found = json.loads(written) if kind == "json" else tomllib.loads(written)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _flatten_facts(given: Mapping[Any, Any]) -> dict[str, str]:
+    facts = {}
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [value]
+        if all(isinstance(each, str | int | float | date) for each in values):
+            joined = "; ".join(" ".join(str(each).split()) for each in values)
+            facts[clean_text(str(name)).lower()] = joined
+    return facts
 
 
 def markdown_tree(text: str, document_id: str, *, structure: Structure | None = None) -> Tree:
@@ -45,12 +87,12 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
 
     The text before the first heading goes into a synthetic section, "Introduction". So does
     the text between the document's title and the next heading (the first heading is the title if
-    others follow and all of them are deeper). Front matter is a code block under the root.
+    others follow and all of them are deeper). Front matter is a code block under the root; facts
+    between two rules are no heading.
     Without headings, the blocks are children of the root and the structure's basis is `NONE`;
     `structure` is that of the headings (default: markup, sure).
     """
-    match = _FRONT_MATTER.match(text)
-    body = match.end() if match else 0
+    body, _ = split_front_matter(text)
     tokens = _PARSER.parse(text[body:])
     levels = [_level(token) for i, token in enumerate(tokens) if _is_heading(tokens, i)]
     if not levels:
@@ -300,7 +342,12 @@ def _is_heading(tokens: Sequence[Token], i: int) -> bool:
     if token.type != "heading_open" or token.level:
         return False
     title = tokens[i + 1].content
-    return token.markup[0] == "#" or (len(title) <= _LONGEST_TITLE and title.count("\n") < 2)
+    if token.markup[0] == "#":
+        return True
+    above = tokens[i - 1] if i else None
+    if above is not None and above.type == "hr" and above.map[1:] == token.map[:1]:
+        return not _load_facts("yaml", title)  # between two rules, as the facts of a slide
+    return len(title) <= _LONGEST_TITLE and title.count("\n") < 2
 
 
 def _level(heading: Token) -> int:

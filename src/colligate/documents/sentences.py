@@ -120,7 +120,9 @@ def _find_cuts(text: str, start: int, end: int, language: str) -> list[int]:
 
 
 def _find_cuts_of_piece(block: str, language: str) -> list[int]:
-    masked = blank_notes(_SURROGATE.sub("\ufffd", block))  # sentencex refuses them (model replies may hold some)
+    masked = blank_notes(
+        _SURROGATE.sub("\ufffd", block)
+    )  # sentencex refuses them (model replies may hold some)
     if marker := _MARKER.match(masked):
         # sentencex splits a block that begins with "(b)" at such markers only.
         masked = f"{marker[1]}X{marker[2]}X{masked[marker.end() :]}"

@@ -81,6 +81,53 @@ def test_date_and_authors_are_those_that_a_file_or_its_title_page_states(
     assert (document.date, document.authors) == (date, authors)
 
 
+YAML = (
+    "---\n# ours\n\ntitle: >-\n  The bakers\n  of Mill Lane\nauthors:\n  - Ada Mercer\n  - Bo Lee\n"
+)
+YAML += "date: 2024-03-12\ntags: [bread, 'rye']\nnested: {a: b}\n---\n"
+TOML = '+++\ntitle = "The bakers of Mill Lane"\nauthors = ["Ada Mercer", "Bo Lee"]\n'
+TOML += 'date = 2024-03-12T08:00:00Z\ntags = ["bread", "rye"]\n\n# [a.b]\n[c]\nd = 1\n+++\n'
+JSON = """{
+  "title": "The bakers of Mill Lane", "authors": ["Ada Mercer", "Bo Lee"],
+  "date": "2024-03-12", "tags": ["bread", "rye"], "a": {"b": 1}
+}
+"""
+PANDOC = "% The bakers of Mill Lane\n% Ada Mercer; Bo Lee\n% 12 March 2024\n"
+
+
+@pytest.mark.parametrize(
+    "front", [YAML, "\ufeff\n" + YAML.replace("\n", "\r\n"), TOML, JSON, PANDOC]
+)
+@pytest.mark.parametrize("body", ["Rye is baked at six.\n", "\n## Rye\n\nRye is baked at six.\n"])
+def test_front_matter_says_what_a_document_is_and_is_no_heading(
+    tmp_path: Path, front: str, body: str
+) -> None:
+    document = write_and_read(tmp_path / "a.md", front + body)
+    assert (document.title, document.date) == ("The bakers of Mill Lane", "2024-03-12")
+    assert document.authors == "Ada Mercer; Bo Lee"
+    assert document.metadata.get("tags", "bread; rye") == "bread; rye"
+    assert outline(document) == [(2, "Rye")] * body.count("##")
+    (code,) = texts_of(document, Kind.CODE)
+    assert "Mill Lane" in code
+    assert texts_of(document, Kind.PARAGRAPH) == ["Rye is baked at six."]
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "---\n" + "a: [" * 5000 + "\n---\n",
+        "---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n",
+        "---\nx\n---\n",
+        "+++\na = " + "[" * 9000 + "\n+++\n",
+        "{\n" + '"a":{' * 3000 + "\n}\n",
+    ],
+)
+def test_front_matter_that_is_none_or_hostile_is_kept_as_text(tmp_path: Path, front: str) -> None:
+    document = write_and_read(tmp_path / "a.md", front + "\nRye is baked at six.\n")
+    assert texts_of(document, Kind.PARAGRAPH)[-1] == "Rye is baked at six."
+    assert document.text.startswith(front)
+
+
 def licence(name: str) -> Document:
     (document,) = read_file(EXAMPLES / name).documents
     return document

@@ -80,7 +80,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (PNG, ".png"),
         (JPEG, ".jpg .jpeg"),
         (TIFF, ".tif .tiff"),
-        (_MARKDOWN, ".md .markdown .mdown"),
+        (_MARKDOWN, ".md .markdown .mdown .mdx .qmd .rmd"),
         (TEXT, ".txt .text"),
         (HTML, ".html .htm .xhtml"),
         (_WIKITEXT, ".wiki .wikitext .mediawiki"),

@@ -17,20 +17,15 @@ from functools import partial
 from itertools import pairwise, zip_longest
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import OutlineBuilder
+from colligate.documents.markdown import OutlineBuilder, split_front_matter
 from colligate.documents.reading.formats import suffix_of
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.tree import Basis, Kind, Structure, Tree
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_FACT = re.compile(r"^(title|date|authors?)[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
-
 
 def read_markdown(source: SourceFile) -> Document:
-    """Read a Markdown file; title, date and authors in its front matter are the document's."""
-    front = _FRONT_MATTER.match(source.text)
-    found = _FRONT_FACT.findall(front[1]) if front else []
-    facts = {name.lower(): value.strip().strip("\"'") for name, value in found}
+    """Read a Markdown file; what its front matter says is the document's title and metadata."""
+    _, facts = split_front_matter(source.text)
     return make_document(source, source.text, title=facts.pop("title", None), metadata=facts)
 
 
