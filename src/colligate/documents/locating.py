@@ -111,10 +111,11 @@ def locate(
     """Find a quote in a document, or only inside `within`; None if it is not there.
 
     It is searched exactly, then normalised (see `normalise`), then without note marks: the first
-    occurrence wins, whole words before one inside words. Then by likeness: the most similar run of words, if it reaches 90
-    of 100 (the share of characters in common) and has all numbers of the quote, which must have 20
-    to 10,000 normalised characters. A `verbatim` quote is not searched by likeness, which takes
-    most of the time. No match begins or ends inside a number: "5 million" is not in "15 million".
+    occurrence wins, whole words before one inside words. Then by likeness: the most similar run of
+    words, if it reaches 90 of 100 (the share of characters in common) and has all numbers of the
+    quote, which must have 20 to 10,000 normalised characters. A `verbatim` quote is not searched by
+    likeness, which takes most of the time. No match begins or ends inside a number: "5 million" is
+    not in "15 million".
     """
     text, quote = document.text, quote.strip()
     area = document.span(0, len(document)) if within is None else within

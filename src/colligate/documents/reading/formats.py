@@ -71,6 +71,7 @@ _MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(
     f"{_HERE}.wikitext:read_wikitext", "text/x-wiki", package="mwparserfromhell", extra="wikitext"
 )
+_XML = FileFormat(f"{_HERE}.articles:read_xml", "application/xml")
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 
 FILE_FORMATS: dict[str, FileFormat] = {
@@ -99,7 +100,12 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (RTF, ".rtf"),
         (FileFormat(_SEPARATED, "text/csv"), ".csv"),
         (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
-        (FileFormat(f"{_HERE}.text:read_text", "text/x-rst"), ".rst"),
+        (FileFormat(f"{_HERE}.outlines:read_rst", "text/x-rst"), ".rst .rest"),
+        (FileFormat(f"{_HERE}.latex:read_latex", "text/x-tex"), ".tex .ltx"),
+        (FileFormat(f"{_HERE}.latex:read_bibtex", "text/x-bibtex"), ".bib"),
+        (_XML, ".xml .nxml .dbk .docbook"),
+        (FileFormat(f"{_HERE}.outlines:read_org", "text/org"), ".org"),
+        (FileFormat(f"{_HERE}.outlines:read_asciidoc", "text/asciidoc"), ".adoc .asciidoc"),
         (FileFormat(f"{_HERE}.markup:read_notebook", "application/x-ipynb+json"), ".ipynb"),
     )
     for suffix in suffixes.split()
@@ -162,7 +168,7 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
     if looks_binary(data):
         raise _unsupported(path, "it is not text but binary data", "leave it out")
     is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
-    if is_html and (named in (None, TEXT) or needs_container):
+    if is_html and (named in (None, TEXT, _XML) or needs_container):
         return HTML
     if needs_container:
         why = f"its content is not {path.suffix}"

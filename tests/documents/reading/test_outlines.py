@@ -1,0 +1,292 @@
+"""Reading what has its structure in its own markup: Org, AsciiDoc, reST, LaTeX, BibTeX, XML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from colligate.documents import Kind
+from colligate.documents.reading import read_file
+from support.documents import outline, texts_of, write_and_read
+
+ORG = """\
+#+TITLE: The mill at Sarn
+#+AUTHOR: Ada Mercer
+#+DATE: <2026-02-11 Wed>
+#+OPTIONS: toc:nil
+
+# the old rate was 77
+The mill grinds rye.[fn:1]
+
+* Rates
+  :PROPERTIES:
+  :CUSTOM_ID: rates
+  :END:
+A sack costs 14 euros; see [[https://example.org/x][the list]].
+
+#+BEGIN_SRC sh
+# no heading
+* nor this
+#+END_SRC
+
+** Discounts
+| Sacks | Euros |
+|-------+-------|
+|    10 |   130 |
+
+- deep
+  - deeper
+
+#+INCLUDE: other.org
+[fn:1] Since 2019 only.
+"""
+
+ADOC = """\
+= The mill at Sarn
+Ada Mercer <ada@example.org>
+v2, 2026-02-11
+:grain: rye
+
+// the old rate was 77
+The mill grinds {grain}.footnote:[Since 2019 only.]
+
+[[rates]]
+== Rates
+
+A sack costs 14 euros; see https://example.org/x[the list].
+
+[source,sh]
+----
+# no heading
+* nor this
+----
+
+////
+hidden 77
+////
+
+=== Discounts
+
+[cols="1,1"]
+|===
+|Sacks |Euros
+
+|10
+|130
+|===
+
+* deep
+** deeper
+
+include::other.adoc[]
+"""
+
+RST = """\
+.. the old rate was 77
+
+================
+The mill at Sarn
+================
+
+:Author: Ada Mercer
+:Date: 2026-02-11
+
+The mill grinds :grain:`rye` [1]_.
+
+Rates
+=====
+
+A sack costs 14 euros; see `the list <https://example.org/x>`_::
+
+   # no heading
+   * nor this
+
+Discounts
+---------
+
++-------+-------+
+| Sacks | Euros |
++=======+=======+
+| 10    | 130   |
++-------+-------+
+
+- deep
+
+  - deeper
+
+.. unknown:: Shown
+
+   Kept in what nobody knows.
+
+.. include:: other.rst
+.. [1] Since 2019
+   only.
+"""
+
+TEX = r"""
+% the old rate was 77
+\documentclass{article}
+\newcommand{\grain}{rye}
+\title{The mill at \emph{Sarn}}
+\author{Ada Mercer}
+\date{2026-02-11}
+\begin{document}\maketitle
+The mill grinds~\grain{}.\footnote{Since \textbf{2019} only.} % 77
+\section{Rates}\label{r}
+A sack costs 14 euros\iffalse 77 \fi; see \href{https://example.org/x}{the list}. Caf\'e, 5\,\%.
+\begin{verbatim}
+# no heading
+* nor this
+\end{verbatim}
+\subsection*{Discounts}
+\begin{tabular}{rr}
+\hline Sacks & Euros \\ \hline
+10 & 130 \\
+\end{tabular}
+\begin{itemize}
+  \item deep
+  \begin{itemize} \item deeper \end{itemize}
+\end{itemize}
+\begin{equation}\label{e} x_1 = \frac{1}{2} \end{equation}
+\input{other}
+\end{document}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "inside"),
+    [
+        ("a.org", ORG, "see [the list](https://example.org/x)."),
+        ("a.adoc", ADOC, "see [the list](https://example.org/x)."),
+        ("a.rst", RST, "see [the list](https://example.org/x):"),
+        ("a.tex", TEX, "see [the list](https://example.org/x). Café, 5%."),
+    ],
+)
+def test_a_text_has_the_structure_that_its_markup_states(
+    tmp_path: Path, name: str, text: str, inside: str
+) -> None:
+    document = write_and_read(tmp_path / name, text)
+    headings = [(1, "The mill at Sarn"), (2, "Rates"), (3, "Discounts")]
+    assert outline(document) == headings
+    assert (document.title, document.date) == ("The mill at Sarn", "2026-02-11")
+    assert document.authors.startswith("Ada Mercer")
+    assert f"A sack costs 14 euros; {inside}" in document.text
+    assert document.text.count("The mill grinds rye") == 1
+    (table,) = texts_of(document, Kind.TABLE)
+    assert table == "| Sacks | Euros |\n|---|---|\n| 10 | 130 |"
+    (code,) = texts_of(document, Kind.CODE)
+    assert code.strip("`\n") == "# no heading\n* nor this"
+    outer, inner = texts_of(document, Kind.LIST_ITEM)
+    assert (outer.endswith(inner), inner) == (True, "- deeper")
+    assert "[^1]: Since 2019 only." in document.text
+    assert "77" not in document.text
+    assert [line.partition(": ")[2] for line in document.warnings] == [
+        f"another file is not read as part of it: other{'' if name == 'a.tex' else name[1:]}"
+    ]
+
+
+def test_directives_of_restructured_text_keep_their_words(tmp_path: Path) -> None:
+    text = "Head\n====\n\n.. note::\n\n   Shut it.\n\n   .. warning:: Never open it.\n\n"
+    text += (
+        "=====  ======\nPart   Price\n=====  ======\nLid    3.20\n       each\n=====  ======\n\n"
+    )
+    text += ".. image:: x.png\n   :alt: A lid.\n\n.. math:: a^2\n\n.. code-block:: sh\n\n   # x\n"
+    document = write_and_read(tmp_path / "a.rst", text)
+    for words in ("note:", "Shut it.", "warning: Never open it.", "A lid.", "a^2", "# x"):
+        assert words in document.text
+    assert "| Part | Price |\n|---|---|\n| Lid | 3.20 each |" in document.text
+    assert outline(document) == [(1, "Head")]
+
+
+def test_formulas_and_citations_of_latex_stay(tmp_path: Path) -> None:
+    document = write_and_read(tmp_path / "a.tex", TEX + r"\cite[p.~4]{lee}")
+    assert r"$$ x_1 = \frac{1}{2} $$" in document.text
+    text = r"\chapter{One} \begin{abstract} It costs \$5~\cite[p.~4]{lee2020}, $x_1 < 3$."
+    text += r" \end{abstract}"
+    document = write_and_read(tmp_path / "b.tex", text)
+    assert "It costs $5 [lee2020, p. 4], $x_1 < 3$." in document.text
+    assert outline(document) == [(2, "One"), (2, "Abstract")]
+
+
+def test_entries_of_bibtex_are_sections(tmp_path: Path) -> None:
+    text = "% x\n@article{lee2020,\n title = {Mills of {Sarn}},\n"
+    text += ' author = "L{\\"u}tt, Bo", year=2020}\n'
+    document = write_and_read(tmp_path / "a.bib", text + "@book{b, title={Rye \\& Oats}}\n")
+    assert outline(document) == [(2, "Mills of Sarn"), (2, "Rye & Oats")]
+    assert "- article: lee2020\n- author: Lütt, Bo\n- year: 2020" in document.text
+
+
+JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
+<title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
+<contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>
+<pub-date><day>3</day><month>2</month><year>2026</year></pub-date><aff>Hale College</aff>
+<abstract><title>Abstract</title><p>A mill.</p></abstract></article-meta></front>
+<body><sec><title>Rates</title><p>It grinds &grain;<xref ref-type="fn" rid="f">a</xref>.</p>
+<sec><title>Discounts</title><table-wrap><label>Table 1</label><table><tr><th>Sacks</th></tr>
+<tr><td>10</td></tr></table></table-wrap><list list-type="order"><list-item><p>Open.</p>
+</list-item></list></sec></sec></body><back><fn-group><fn id="f"><p>Since 2019.</p></fn></fn-group>
+</back></article>"""
+TEI = """<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc><titleStmt>
+<title>The mill at Sarn</title><author>Ada Mercer</author></titleStmt><publicationStmt>
+<date when="2026-02-03"/><p>Hale College</p></publicationStmt></fileDesc></teiHeader><text><body>
+<div><head>Rates</head><p>It grinds rye<note place="foot">Since 2019.</note>.</p>
+<div><head>Discounts</head><table><row><cell>Sacks</cell></row><row><cell>10</cell></row></table>
+<list><item>Open.</item></list></div></div></body></text></TEI>"""
+DOCBOOK = """<?xml version="1.0"?><book xmlns="http://docbook.org/ns/docbook"><info>
+<title>The mill at Sarn</title><author><personname><firstname>Ada</firstname><surname>Mercer
+</surname></personname></author><pubdate>2026-02-03</pubdate><address>Hale College</address></info>
+<chapter><title>Rates</title><para>It grinds rye<footnote><para>Since 2019.</para></footnote>.
+</para><section><info><title>Discounts</title></info><table><title>Table 1</title><tgroup cols="1">
+<thead><row><entry>Sacks</entry></row></thead><tbody><row><entry>10</entry></row></tbody></tgroup>
+</table><orderedlist><listitem><para>Open.</para></listitem></orderedlist></section></chapter>
+</book>"""
+
+
+@pytest.mark.parametrize("text", [JATS, TEI, DOCBOOK], ids=["JATS", "TEI", "DocBook"])
+def test_articles_and_books_in_xml_have_their_sections(tmp_path: Path, text: str) -> None:
+    document = write_and_read(tmp_path / "a.xml", text)
+    titles = [title for _, title in outline(document)]
+    assert [title for title in titles if title != "Abstract"] == [
+        *("The mill at Sarn", "Rates", "Discounts")
+    ]
+    facts = (document.title, document.authors, document.date)
+    assert facts == ("The mill at Sarn", "Ada Mercer", "2026-02-03")
+    assert "It grinds rye[^1]." in document.text
+    assert "[^1]: Since 2019." in document.text
+    assert "Hale College" in document.text
+    (table,) = texts_of(document, Kind.TABLE)
+    assert table.replace(" ", "") == "|Sacks|\n|---|\n|10|"
+    assert texts_of(document, Kind.LIST_ITEM) in (["1. Open."], ["- Open."])
+    assert "77" not in document.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.xml", "<config><port>7110</port></config>\n"),
+        ("a.xml", "<article><p>not closed\n"),
+        ("a.tex", "% nothing but a comment\n"),
+        ("a.bib", "no entry\n"),
+        ("a.rst", ".. only a comment\n"),
+    ],
+)
+def test_what_is_none_of_these_is_plain_text(tmp_path: Path, name: str, text: str) -> None:
+    assert write_and_read(tmp_path / name, text).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "piece"),
+    [
+        *(("a.tex", piece) for piece in ("\\a{", "\\[ a ", "\\begin{verbatim}\n", "\\footnote{a}")),
+        *(
+            ("a.rst", piece)
+            for piece in (".. a::\n   ", "`a <", "==== ====\na b\n", "   .. b:: c\n")
+        ),
+        *(("a.adoc", piece) for piece in (":a: {a}{a}{a}\n", "|===\n|a ", "footnote:[")),
+        *(("a.org", piece) for piece in ("[[a][", "#+begin_src\n", "| a ")),
+    ],
+)
+def test_hostile_markup_is_read_in_time(tmp_path: Path, name: str, piece: str) -> None:
+    (tmp_path / name).write_text(piece * (60_000 // len(piece)))
+    assert read_file(tmp_path / name).documents[0].text.strip()
