@@ -22,6 +22,8 @@ shall not sub-license the soft\u00adware; see [the annex](https://example.org/a_
 | 2019 | 1,234.5 | -7   |
 | 2020 | 2,345.6 | 8    |
 
+See [[the plan]] of [[months/May|May]] and the rest.
+
 The of\ufb01ce may termi-
 nate this well\u2011known licence at any time — with or without notice.
 
@@ -56,6 +58,7 @@ def found(quote: str, text: str = TEXT) -> tuple[str, MatchKind] | None:
         ("我们一起去公园散步吧！", "我们一起去公园\n散步吧！", "normalised"),
         ("Café GROSSE STRASSE", "Cafe\u0301 Gro\u00dfe Stra\u00dfe", "normalised"),
         ("公园散步吧！CAFÉ", "公园\n散步吧！Cafe\u0301", "normalised"),
+        ("the plan of May and", "the plan]] of [[months/May|May]] and", "normalised"),
         ("“Licence agreement”", "Licence agreement", "normalised"),
         ("...may terminate this...", "may termi-\nnate this", "normalised"),
         (

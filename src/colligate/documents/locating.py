@@ -68,6 +68,7 @@ _MARKS = r"*_`~\\|#>\[\]⁅" + "＊＿｀～＼｜＃＞［］"
 _QUOTES = "\"'´\u2018-\u201f\u2039\u203a«»\u300c-\u300f\uff02\uff07"
 _GAP = re.compile(
     rf"(?:\]\([^()\s]{{0,500}}(?:\([^()\s]{{0,500}}\)[^()\s]{{0,500}})?\)"  # the address of a link
+    r"|\[\[[^\[\]|\n]{1,200}\|"  # of a wiki link
     r"|</?[A-Za-z][^<>]{0,200}>"  # a tag
     rf"|[\s{_DASHES}{_INVISIBLE}{_MARKS}{_QUOTES}])+"
 )

@@ -252,6 +252,51 @@ def test_source_code_has_no_headings(tmp_path: Path) -> None:
     assert outline(write_and_read(tmp_path / "a.txt", code)) != []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\n\nONE THING\n=========\n\nmake\n\nOTHER THING\n===========\n\ncheck\n",
+        "##########\n# ONE THING\n##########\nport = 1\n\n##########\n# OTHER\n##########\na = 2\n",
+        "// ONE THING\n\nx();\n\n// OTHER THING\n\ny();\n",
+        "all:\n\tcc x.c\n\nONE = 1\n\nOTHER = 2\n\nx: y\n",
+    ],
+)
+def test_comments_and_settings_of_any_file_are_no_headings(tmp_path: Path, text: str) -> None:
+    document = write_and_read(tmp_path / "script", text)
+    assert (outline(document), document.title, document.text) == ([], "script", text)
+
+
+def test_every_clause_of_a_contract_is_a_section_by_its_number(tmp_path: Path) -> None:
+    words = ["Term. It runs for a year", "Law. That of Hale", "the keys stay", "Keys. Two of them"]
+    clauses = [f"{n}.{at} {said}." for n in (1, 2) for at, said in enumerate(words, 1)]
+    text = (
+        "CONTRACT\n\n1. FIRST\n\n" + "\n\n".join([*clauses[:4], "2. SECOND", *clauses[4:]]) + "\n"
+    )
+    titles = [title for _, title in outline(write_and_read(tmp_path / "a.txt", text))]
+    assert [title.split()[0] for title in titles[1:]] == [
+        *("1.", "1.1", "1.2", "1.3", "1.4", "2.", "2.1", "2.2", "2.3", "2.4")
+    ]
+
+
+def test_json_is_read_as_its_values_by_name(tmp_path: Path) -> None:
+    chat = {
+        "title": "Garden",
+        "messages": [{"from": "Ida", "text": "# When\ndo we\u00a0plant? \U0001f34b"}],
+    }
+    chat["messages"] += [
+        {"from": "Bo", "text": "On 4 April.", "at": {"day": 4}, "tags": ["a", "b"]}
+    ]
+    document = write_and_read(tmp_path / "a.json", json.dumps(chat))
+    assert (document.title, outline(document)) == ("Garden", [(2, "messages")])
+    assert texts_of(document, Kind.PARAGRAPH) == [
+        "title: Garden",
+        "from: Ida\ntext: # When do we plant? \U0001f34b",
+        "from: Bo\ntext: On 4 April.\nat.day: 4\ntags: a, b",
+    ]
+    for text in ('{"a": // c\n', '"just"\n', "[" * 100_000):
+        assert write_and_read(tmp_path / "b.json", text).text == text
+
+
 LINES = ["1. Scope.", "2. Terms", "1.1 More", "   CENTRED", "Text goes on here.", "====", "-----"]
 LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t", "\x0c", "。"]
 

@@ -103,6 +103,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (FileFormat(f"{_HERE}.outlines:read_rst", "text/x-rst"), ".rst .rest"),
         (FileFormat(f"{_HERE}.latex:read_latex", "text/x-tex"), ".tex .ltx"),
         (FileFormat(f"{_HERE}.latex:read_bibtex", "text/x-bibtex"), ".bib"),
+        (FileFormat(f"{_HERE}.records:read_json", "application/json"), ".json"),
         (_XML, ".xml .nxml .dbk .docbook"),
         (FileFormat(f"{_HERE}.outlines:read_org", "text/org"), ".org"),
         (FileFormat(f"{_HERE}.outlines:read_asciidoc", "text/asciidoc"), ".adoc .asciidoc"),

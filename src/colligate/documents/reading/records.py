@@ -15,7 +15,8 @@ from typing import Any
 
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.source import SourceFile, document_id
+from colligate.documents.reading.source import SourceFile, document_id, make_document
+from colligate.documents.reading.text import read_text
 from colligate.documents.tree import shorten_title
 from colligate.errors import CorruptFile, NoText, TooLarge
 
@@ -73,6 +74,59 @@ def _parse_record(source: SourceFile, line: bytes) -> Document:
         source=str(source.path),
         media_type=source.format.media_type,
     )
+
+
+_DEEPEST = 50  # values inside values
+
+
+def read_json(source: SourceFile) -> Document:
+    """Read a JSON file, such as an exported chat: a paragraph for each object, its values by name.
+
+    What is no JSON is plain text.
+    """
+    try:
+        value = parse_json(source.text.encode())
+    except ValueError:
+        return read_text(source)
+    text = "\n\n".join(_iter_paragraphs(value, "", 1))
+    if not text or isinstance(value, str | int | float):
+        return read_text(source)
+    title = value.get("title") if isinstance(value, dict) else None
+    return make_document(source, text, title=title if isinstance(title, str) else None)
+
+
+def _iter_paragraphs(value: Any, name: str, level: int) -> Iterator[str]:
+    """Yield the plain values of an object or a list, then those of the lists in it."""
+    lines: list[str] = []
+    inner: list[tuple[str, Any]] = []
+    _collect(value, name, lines, inner)
+    if lines:
+        yield "\n".join(lines)
+    for key, each in inner:
+        if level == 1 and key:
+            yield f"## {key}"
+        for item in each:
+            if level < _DEEPEST:
+                yield from _iter_paragraphs(item, "" if isinstance(item, dict) else key, level + 1)
+            else:
+                yield json.dumps(item, ensure_ascii=False)
+
+
+def _collect(value: Any, name: str, lines: list[str], inner: list[tuple[str, Any]]) -> None:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            shown = " ".join(key.split())
+            _collect(each, f"{name}.{shown}" if name else shown, lines, inner)
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        inner.append((name, value))
+    elif value not in (None, "", []):
+        values = value if isinstance(value, list) else [value]
+        said = ", ".join(" ".join(_say(each).split()) for each in values)
+        lines.append(f"{name}: {said}" if name else said)
+
+
+def _say(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 GZIP_MAGIC = b"\x1f\x8b"

@@ -29,17 +29,19 @@ def read_markdown(source: SourceFile) -> Document:
     return make_document(source, source.text, title=facts.pop("title", None), metadata=facts)
 
 
-_PROSE = {"", ".txt", ".text", ".rst"}
+_PROSE = {"", ".txt", ".text"}
 
 
 def read_text(source: SourceFile) -> Document:
     """Read a text file; only prose, and not source code, is searched for headings and a title."""
     prose = suffix_of(source.path) in _PROSE or source.path.name == source.stem
+    prose = prose and not source.text.startswith("#!")
     title = _find_title(source.text) if prose else None
     return make_document(source, source.text, tree=partial(text_tree, prose=prose), title=title)
 
 
 _BEGINNING = 2000  # characters that are searched for a title
+_CODE = re.compile(r"^(?:[#;%{<]|//|/\*|\"{3}|'{3})|[^=]=[^=]")  # comments, settings
 _NO_TITLE = re.compile(r"[.,;:!?]$|^(?:table of )?contents$", re.IGNORECASE)
 
 
@@ -49,7 +51,14 @@ def _find_title(text: str) -> str | None:
     if len(first) != 1 or not rest or len(first[0].text.split()) < 2:
         return None
     line = first[0].text
-    return None if _NO_TITLE.search(line) or _KEYWORD.match(line) or not _is_title(line) else line
+    return (
+        None
+        if _CODE.search(line)
+        or _NO_TITLE.search(line)
+        or _KEYWORD.match(line)
+        or not _is_title(line)
+        else line
+    )
 
 
 def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
@@ -194,7 +203,7 @@ def _find_candidates(text: str, block: _Block, index: int, width: int) -> Iterat
             found = _Candidate(index, line.start, below.end, line.text, number, rule=rule)
         elif at == 0:
             found = _read_first_line(text, block, index, width)
-        if found is not None:
+        if found is not None and not _CODE.search(found.title):
             yield found
             reached = found.end
 
@@ -245,11 +254,13 @@ def _read_numbered(
     rest = first.text[match.end() :]
     if len(number) == 1 and match[2] is None and not _is_capitals(rest):
         return None  # "12 people came": a bare number needs a mark, or a title in capitals
-    on_its_own = len(block) == 1 or (_ends_early(block, width) and _is_title(rest))
-    if on_its_own and _is_short(first.text) and not first.text.endswith((",", ";")):
-        return _Candidate(index, first.start, first.end, first.text, number)
     run_in = _RUN_IN.match(text, first.start + match.end(), block[-1].end)
-    if run_in is not None and _is_title(run_in[1]):
+    titled = run_in is not None and _is_title(run_in[1])
+    on_its_own = len(block) == 1 or (_ends_early(block, width) and _is_title(rest))
+    goes_on = titled and run_in is not None and run_in.end() < first.end
+    if on_its_own and not goes_on and _is_short(first.text) and not first.text.endswith((",", ";")):
+        return _Candidate(index, first.start, first.end, first.text, number)
+    if titled and run_in is not None:
         title = " ".join(text[first.start : run_in.end()].split())
         return _Candidate(index, first.start, run_in.end(), title, number)
     title = match[0].rstrip()
@@ -279,6 +290,8 @@ def _drop_unsure_numbers(found: Sequence[_Candidate], blocks: Sequence[_Block]) 
         if (titled and (2 * sum(more) >= len(more) or depth < deepest))
         or (not titled and len(more) >= 3 and 3 * sum(more) >= len(more))
     }
+    # Among titled clauses ("4.1 Notice.") one without a title is a clause too, not a list item.
+    sure |= {(False, depth) for titled, depth in sure if titled and depth > 1}
     kept = {c for c in ascending if (c.titled, len(c.number)) in sure}
     return [c for c in found if not c.number or c in kept]
 
@@ -366,8 +379,9 @@ def _is_capitals(words: str) -> bool:
 
 
 def _is_title(words: str) -> bool:
-    """Report whether the words of four letters and more begin with capitals, as in titles."""
-    long = [word for word in _WORD.findall(words) if len(word) >= 4]
+    """Report whether the words of four letters and more, or all, begin with capitals."""
+    found = _WORD.findall(words)
+    long = [word for word in found if len(word) >= 4] or found
     capital = sum(1 for word in long if word[0].isupper())
     return _is_short(words) and bool(long) and capital >= 0.8 * len(long)
 
