@@ -33,6 +33,39 @@ async def test_about_names_models_strategies_and_limits(client):
     assert {"ask_library", "read_document", "create_chat_completion"} <= set(ids)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        *(("GET", path, 200) for path in ("/v1//models/", "/v1/v1/models?x=1", "//api/libraries/")),
+        *(("HEAD", path, 200) for path in ("/", "/v1/models", "/api/libraries", "/healthz")),
+        *(("HEAD", path, 405) for path in ("/v1/chat/completions", "/mcp")),
+        *(("GET", path, 404) for path in ("/chat/completions", "/v1")),
+    ],
+)
+async def test_addresses_are_joined_and_probed_in_many_ways(client, method, path, status):
+    response = await client.request(method, f"http://127.0.0.1:8420{path}")
+    assert response.status_code == status
+    if path.endswith(("completions", "/v1")) and method == "GET":
+        assert "at /v1" in response.json()["hint"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status", "words"),
+    [
+        ({"content-type": "application/json; charset=utf-8"}, None, 200, "yard"),
+        ({"content-type": "text/plain"}, None, 422, "with the header Content-Type"),
+        ({"content-encoding": "gzip"}, None, 415, "send it as it is"),
+        ({"content-type": "application/json"}, b"{", 422, "it is not JSON"),
+        ({"content-type": "application/json"}, b"{}", 422, "question: it is missing"),
+    ],
+)
+async def test_a_body_is_json_or_it_is_said_what_is_wrong(client, headers, content, status, words):
+    content = json.dumps({"question": QUESTION}).encode() if content is None else content
+    response = await client.post(f"{DEFAULT}//ask/", headers=headers, content=content)
+    assert response.status_code == status
+    assert words in response.text
+
+
 async def test_an_answer_and_its_citation_lead_to_the_document(client):
     answer = (await client.ask()).json()
     assert answer["found"]

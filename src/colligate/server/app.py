@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
+from urllib.parse import quote, unquote_to_bytes
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
@@ -95,6 +96,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
     app.add_middleware(Guard, config=config, metrics=server.metrics)
+    app.add_middleware(Tidied)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -236,7 +238,27 @@ def _mcp_endpoint(
     return make_http_endpoint(server, server.config.body_bytes)
 
 
+class Tidied:
+    """ASGI middleware: a slash too many and a second /v1 in an address do not matter, and HEAD asks
+    what GET would answer: clients join addresses and probe servers in their own ways."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            # Not decoded: a name of a document may have encoded slashes.
+            raw = re.sub(rb"/{2,}", b"/", scope.get("raw_path") or quote(scope["path"]).encode())
+            raw = _SECOND_V1.sub(b"/v1/", raw).removesuffix(b"/") or b"/"
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            path = unquote_to_bytes(raw).decode(errors="replace")
+            scope = {**scope, "raw_path": raw, "path": path, "method": method}
+        await self._app(scope, receive, send)
+
+
 # Limits of request bodies.
+
+_SECOND_V1 = re.compile(rb"^/v1(?:/v1)+/")
 
 _UPLOAD_PATH = re.compile(r"/api/libraries/[^/]+/files")
 _FILE_HEADERS = 4096  # bytes that the name and the headers of a file may take
@@ -272,7 +294,10 @@ class BodyLimits:
 
     async def _limit(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
         too_long = f"the request is longer than {limit:,} bytes"
-        length = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        if (packed := headers.get("content-encoding", "identity")) != "identity":
+            raise Refused(415, f"the request is packed ({packed}); send it as it is")
+        length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > _MAX_DIGITS or int(length) > limit):
             raise Refused(413, too_long)  # uvicorn lets the rest of the body pass
         left = limit

@@ -34,11 +34,13 @@ from colligate.errors import (
     WeightsUnavailable,
     cause,
 )
+from colligate.server.shapes import describe_fault
 from colligate.server.stream import AsciiJSONResponse
 
 _log = logging.getLogger("colligate.server")
 _MEDIA_TYPE = "application/problem+json"
 _MAX_FAULTS = 20  # of one request that are listed
+_ADDRESSES = "the API is under /api, and OpenAI's, for clients that ask for a base URL, at /v1"
 _RETRY_AFTER = "5"  # seconds
 
 
@@ -114,11 +116,13 @@ def problem_of(error: BaseException) -> dict[str, Any]:
         status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
         detail = f"{error.what}: {error.why}" if error.why else error.what
         return problem(status, detail, hint=error.hint, kind=type(error).__name__)
+    if isinstance(error, HTTPException) and error.detail == HTTPStatus.NOT_FOUND.phrase:
+        return problem(404, "nothing is at this address", hint=_ADDRESSES)
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), **getattr(error, "more", {}))
     if isinstance(error, RequestValidationError):
         faults = [
-            {"at": "/".join(str(part) for part in fault["loc"]), "why": fault["msg"]}
+            {"at": "/".join(str(part) for part in fault["loc"]), "why": describe_fault(fault)}
             for fault in error.errors()[:_MAX_FAULTS]
         ]
         detail = "; ".join(f"{fault['at']}: {fault['why']}" for fault in faults[:3])

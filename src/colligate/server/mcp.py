@@ -12,7 +12,7 @@ from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
@@ -35,6 +35,7 @@ from colligate.server.shapes import (
     OnEvent,
     RetrieverName,
     StrategyName,
+    describe_fault,
     describe_passage,
 )
 
@@ -53,6 +54,23 @@ if TYPE_CHECKING:
 
 AnswerService: TypeAlias = "SingleLibrary | ServerState"
 
+
+class _Server(MCPServer[None]):
+    """A server that says in plain words which argument is wrong."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            faults = error.__cause__.errors()
+            said = (f"{'.'.join(map(str, f['loc']))}: {describe_fault(f)}" for f in faults[:3])
+            raise ToolError("; ".join(said)) from error.__cause__
+
+
 _INSTRUCTIONS = """\
 Answers questions over the user's own documents; every citation is a place in one of them.
 Use `ask` for a question whose answer may be spread over documents: it searches, reads and cites.
@@ -68,7 +86,7 @@ def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     """Return a server of these libraries, for stdio or to mount as streamable HTTP."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
-    server: MCPServer[None] = MCPServer(
+    server = _Server(
         "colligate",
         title="colligate",
         instructions=_INSTRUCTIONS,
@@ -126,6 +144,10 @@ class SingleLibrary:
             return 0
         return max(1, self._unread)  # the last one is read and not indexed yet
 
+    def warnings(self, library: str = DEFAULT_LIBRARY) -> list[str]:
+        """Return what reading the paths had to say, each line once."""
+        return list(dict.fromkeys(self._warnings))
+
     async def aclose(self) -> None:
         """Stop reading; what was read is kept."""
         if self._reading is not None:
@@ -175,7 +197,7 @@ class SingleLibrary:
             consent=allow if request.yes else refuse,
             history=[turn.to_turn() for turn in request.history],
         )
-        warnings = dict.fromkeys([*self._warnings, *answer.warnings])
+        warnings = dict.fromkeys([*self.warnings(), *answer.warnings])
         return {**answer.to_json(), "warnings": list(warnings)}
 
 
@@ -362,7 +384,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
     ) -> dict[str, Any]:
         """List the documents of a library with their ids, in the order they were added.
 
-        `next` is the offset of more; `unread` files are still to be read.
+        `next` is the offset of more; `unread` files are still to be read. `warnings` name the
+        files that could not be read.
         """
         infos = await (await service.open_sources(library)).documents()
         end = offset + limit
@@ -373,6 +396,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             "total": len(infos),
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),
+            "warnings": service.warnings(library),
         }
 
 

@@ -41,7 +41,7 @@ class _Open(BaseModel):
 class ContentPart(_Open):
     """A part of a message; only text can be read."""
 
-    type: str
+    type: str = "text"  # or Responses' "input_text"
     text: str | None = None
 
 
@@ -49,14 +49,20 @@ class ChatMessage(_Open):
     """A message; its other fields do not change the answer."""
 
     role: str
-    content: str | list[ContentPart] | None = None
+    content: str | list[ContentPart | str | None] | None = None
 
     @property
     def text(self) -> str:
         """All that it says."""
-        if isinstance(self.content, list):
-            return "\n".join(part.text or "" for part in self.content).strip()
-        return (self.content or "").strip()
+        return "\n".join(
+            part if isinstance(part, str) else part.text or "" for part in self.parts
+        ).strip()
+
+    @property
+    def parts(self) -> list[ContentPart | str]:
+        """The parts of its content."""
+        given = self.content if isinstance(self.content, list) else [self.content]
+        return [part for part in given if part is not None]
 
 
 class ChatCompletionRequest(_Open):
@@ -76,7 +82,7 @@ class ChatCompletionRequest(_Open):
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
     response_format: dict[str, Any] | None = None
-    where: Conditions = []  # ours
+    where: Conditions | None = None  # ours
 
     @property
     def question(self) -> str:
@@ -98,14 +104,14 @@ class ChatCompletionRequest(_Open):
 
     def refuse_what_cannot_be_done(self) -> None:
         """Raise an error for a parameter that cannot be honoured."""
-        kind = "text" if self.response_format is None else self.response_format.get("type")
-        parts = self._last.content if self._last else None
-        only_text = not isinstance(parts, list) or all(part.type == "text" for part in parts)
+        kind = (self.response_format or {}).get("type", "text")
+        parts = self._last.parts if self._last else []
+        only_text = all(isinstance(part, str) or part.type.endswith("text") for part in parts)
         for param, possible, why in (
             ("n", self.n in (None, 1), "a question has one answer"),
             ("tool_choice", self.tool_choice in _NO_DEMAND, "no tools are called"),
             ("function_call", self.function_call in _NO_DEMAND, "no functions are called"),
-            ("modalities", not self.audio and self.modalities in (None, ["text"]), _TEXT),
+            ("modalities", not self.audio and (self.modalities or ["text"]) == ["text"], _TEXT),
             ("response_format", kind == "text", _TEXT),
             ("messages", only_text, "only text can be read"),
             ("messages", self.question, "no question of the user is in them"),
@@ -169,7 +175,7 @@ async def create_chat_completion(
     strategy, library = _parse_model(body.model, server)
     body.refuse_what_cannot_be_done()
     asked = AskRequest(
-        question=body.question, strategy=strategy, where=body.where, history=body.history
+        question=body.question, strategy=strategy, where=body.where or [], history=body.history
     )
     run = await server.runs.start(library, asked)
     completion = ChatCompletion(
@@ -217,7 +223,7 @@ def _page_url(request: Request, origins: Collection[str]) -> str:
 
 def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
     """Return the strategy and the library that a model's name means."""
-    strategy, _, library = model.removeprefix(_OWNER).partition("@")
+    strategy, _, library = model.strip(" /").removeprefix(_OWNER).partition("@")
     library = library or DEFAULT_LIBRARY
     try:
         load_strategy(strategy)

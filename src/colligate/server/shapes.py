@@ -98,6 +98,20 @@ def refuse_loading(kind: type, settings: Iterable[str]) -> None:
             raise UsageError(what, "a server loads no model that a question names")
 
 
+_FAULTS = {
+    "string_too_short": "it is empty",
+    "too_short": "it is empty",
+    "missing": "it is missing",
+    "json_invalid": "it is not JSON",
+    "model_attributes_type": "expected JSON, sent with the header Content-Type: application/json",
+}
+
+
+def describe_fault(fault: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value that pydantic refuses, in plain words."""
+    return _FAULTS.get(fault["type"], fault["msg"])
+
+
 class AskRequest(BaseModel):
     """A question, and how it is to be answered."""
 

@@ -77,6 +77,10 @@ class ServerState:
         """Return a response of events; `on_end` is called after it or when the client hangs up."""
         return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE)
 
+    def warnings(self, library: str = DEFAULT_LIBRARY) -> list[str]:
+        """Return nothing: who sent a file is told by its job."""
+        return []
+
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
         """Return the number of files sent to a library that are still to be read."""
         return self.jobs.unread(library)

@@ -233,9 +233,20 @@ async def test_errors_are_told_to_the_model(connected):
             ("ask", {"question": QUESTION, "strategy": "duquat"}, "did you mean"),
             ("ask", {"question": "  "}, "empty"),
             ("search", {"query": "x", "library": "other"}, "no library"),
-            ("search", {"query": "x", "k": 0}, ""),
+            ("search", {"query": "x", "k": 0}, "k: "),
+            ("search", {"query": ""}, "query: it is empty"),
+            ("search", {}, "query: it is missing"),
         ):
-            assert words in await refused(client, tool, **arguments)
+            said = await refused(client, tool, **arguments)
+            assert words in said
+            assert "pydantic" not in said
+
+
+async def test_the_list_names_the_files_that_could_not_be_read(connected, folder):
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing more")
+    async with connected() as client:
+        (warning,) = (await called(client, "list_documents"))["warnings"]
+    assert "broken.pdf" in warning
 
 
 async def test_the_reason_is_told_of_tasks_that_failed_together():

@@ -126,6 +126,17 @@ def test_the_last_message_of_the_user_is_the_question(client):
     assert nowhere.colligate["found"] is False
 
 
+def test_questions_come_in_many_shapes(client):
+    for shape in (
+        {"messages": [{"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]},
+        {"messages": [{"role": "user", "content": [QUESTION, None, {"text": ""}]}]},
+        {"response_format": {}, "modalities": [], "extra_body": {"where": None}},
+        {"model": "colligate/auto/ "},
+    ):
+        asked = {"messages": [{"role": "user", "content": QUESTION}], **shape}
+        assert ask(client, **asked).colligate["question"] == QUESTION
+
+
 NAMED = {"type": "function", "function": {"name": "f"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
 
