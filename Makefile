@@ -9,12 +9,13 @@ INSTALLED := .venv/.installed
 # The browser is fetched while packages are installed, and types are checked while weights are.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup demo test test-real lint bench clean
+.PHONY: help setup demo test test-real cases lint bench clean
 
 help:
 	@echo "make demo       set up, then answer a question over the licences in examples/"
 	@echo "make test       set up, lint, then the quick tests, which need no network"
 	@echo "make test-real  set up, then the slow real components: browser, S3, Ray, training, models"
+	@echo "make cases      set up, then the cases of tests/cases, or of CASES=FOLDER, one line each"
 	@echo "make setup      create .venv with everything the tests need"
 	@echo "make lint       ruff, mypy and the import contract"
 	@echo "make bench      the quick benchmarks"
@@ -70,6 +71,10 @@ test: setup lint compile
 
 test-real: setup
 	$(BIN)/pytest -n auto --dist worksteal -m real
+
+CASES ?= tests/cases
+cases: setup
+	$(BIN)/python tests/cases/run.py $(CASES)
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py

@@ -37,6 +37,8 @@ async def test_about_names_models_strategies_and_limits(client):
     ("method", "path", "status"),
     [
         *(("GET", path, 200) for path in ("/v1//models/", "/v1/v1/models?x=1", "//api/libraries/")),
+        ("GET", "/v1/chat/completions/models", 200),
+        *(("GET", "/v1" + path, 405) for path in ("/chat/completions" * n for n in (1, 2))),
         *(("HEAD", path, 200) for path in ("/", "/v1/models", "/api/libraries", "/healthz")),
         *(("HEAD", path, 405) for path in ("/v1/chat/completions", "/mcp")),
         *(("GET", path, 404) for path in ("/chat/completions", "/v1")),
@@ -45,7 +47,7 @@ async def test_about_names_models_strategies_and_limits(client):
 async def test_addresses_are_joined_and_probed_in_many_ways(client, method, path, status):
     response = await client.request(method, f"http://127.0.0.1:8420{path}")
     assert response.status_code == status
-    if path.endswith(("completions", "/v1")) and method == "GET":
+    if status == 404:
         assert "at /v1" in response.json()["hint"]
 
 

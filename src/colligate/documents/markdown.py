@@ -344,9 +344,10 @@ def _is_heading(tokens: Sequence[Token], i: int) -> bool:
     title = tokens[i + 1].content
     if token.markup[0] == "#":
         return True
-    above = tokens[i - 1] if i else None
-    if above is not None and above.type == "hr" and above.map[1:] == token.map[:1]:
-        return not _load_facts("yaml", title)  # between two rules, as the facts of a slide
+    # Between two rules are the facts of a slide.
+    rule = tokens[i - 1].map if i and tokens[i - 1].type == "hr" else None
+    if rule and token.map and rule[1] == token.map[0] and _load_facts("yaml", title):
+        return False
     return len(title) <= _LONGEST_TITLE and title.count("\n") < 2
 
 

@@ -239,8 +239,8 @@ def _mcp_endpoint(
 
 
 class Tidied:
-    """ASGI middleware: a slash too many and a second /v1 in an address do not matter, and HEAD asks
-    what GET would answer: clients join addresses and probe servers in their own ways."""
+    """ASGI middleware: in an address a slash too many, or its parts twice, do not matter, and HEAD
+    asks what GET would answer: clients join addresses and probe servers in their own ways."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -249,7 +249,7 @@ class Tidied:
         if scope["type"] == "http":
             # Not decoded: a name of a document may have encoded slashes.
             raw = re.sub(rb"/{2,}", b"/", scope.get("raw_path") or quote(scope["path"]).encode())
-            raw = _SECOND_V1.sub(b"/v1/", raw).removesuffix(b"/") or b"/"
+            raw = _TWICE.sub(b"/v1", raw).removesuffix(b"/") or b"/"
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             path = unquote_to_bytes(raw).decode(errors="replace")
             scope = {**scope, "raw_path": raw, "path": path, "method": method}
@@ -258,7 +258,7 @@ class Tidied:
 
 # Limits of request bodies.
 
-_SECOND_V1 = re.compile(rb"^/v1(?:/v1)+/")
+_TWICE = re.compile(rb"^/v1(?:/v1|/chat/completions)+(?=/(?:models|chat/completions)\b)")
 
 _UPLOAD_PATH = re.compile(r"/api/libraries/[^/]+/files")
 _FILE_HEADERS = 4096  # bytes that the name and the headers of a file may take

@@ -109,7 +109,7 @@ _FAULTS = {
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
     """Return what is wrong with a value that pydantic refuses, in plain words."""
-    return _FAULTS.get(fault["type"], fault["msg"])
+    return _FAULTS.get(fault["type"]) or str(fault["msg"])
 
 
 class AskRequest(BaseModel):

@@ -106,9 +106,9 @@ def _mark_notes(root: etree._Element) -> Iterator[str]:
         note.clear(keep_tail=True)
         note.tag, note.text = "span", "" if listed else f"[^{number}]"
     for mark in root.iter("{*}xref"):
-        if number := numbers.get(mark.get("rid") or "-"):
+        if noted := numbers.get(mark.get("rid") or "-"):
             mark.clear(keep_tail=True)
-            mark.text = f"[^{number}]"
+            mark.text = f"[^{noted}]"
 
 
 def _shape(part: etree._Element) -> None:
