@@ -358,6 +358,26 @@ def _markdown(_: random.Random) -> Files:
     yield "definitions.md", b"[a]: b\n" * 200_000
     yield "html.md", b"<div>\n" * 100_000
     yield "front.md", b"---\na: b\n" + b"c: d\n" * 200_000
+    yield "nested.md", b"---\na: " + b"[" * 18_000 + b"\n---\n"
+
+
+_UNCLOSED = {
+    "tex": ("\\begin{verbatim}\n", "\\[ a ", "\\iffalse ", "\\a{", "\\verb|", "\\footnote{a}"),
+    "bib": ("@a{b,", "a={", "@a{b, c={d}}\n"),
+    "org": ("[[a][", "#+begin_src\n", "| a ", "* a\n"),
+    "adoc": (":a: {a}{a}{a}\n", "|===\n|a ", "footnote:[", ". a\n", "link:"),
+    "rst": (".. a::\n   ", "+---+\n| a |\n", "`a <", "==== ====\na b\n", "   .. note:: x\n"),
+    "xml": ("<article><sec>", "<article><info><title>a</title></info><para>&a;"),
+    "json": ("[", '{"a":', "[[1],"),
+    "md": ("[^1] ", "word.<sup>", "[1](", "+++\na=1\n"),
+}
+
+
+@files("markup: unclosed")
+def _markup(_: random.Random) -> Files:
+    for suffix, pieces in _UNCLOSED.items():
+        for number, piece in enumerate(pieces):
+            yield f"{number}.{suffix}", (piece * (1_000_000 // len(piece))).encode()
 
 
 @files("html: tags and nesting")

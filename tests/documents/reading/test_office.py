@@ -531,7 +531,6 @@ CELLS = [
     {"cell_type": "code", "outputs": OUTPUTS, "source": "# no heading\nx=```"},
     {"cell_type": "code", "outputs": [], "source": ""},
 ]
-RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
 
 
 @pytest.mark.parametrize(
@@ -581,7 +580,6 @@ RST = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
             "Head",
             "# Head\n\ncafé text.\n",
         ),
-        ("a.rst", RST, "Title", RST),
     ],
 )
 def test_what_a_file_becomes(

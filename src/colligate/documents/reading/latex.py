@@ -126,7 +126,7 @@ class _Page:
     def _finish(self, text: str) -> str:
         """Return text without commands of no argument, braces and signs of typesetting."""
         text = re.sub(r"\\([A-Za-z]+)\*?[ \t]*", lambda name: _SIGNS.get(name[1], ""), text)
-        text = re.sub(r"\\[,;:!/ -]?|[{}]", "", text).replace("~", " ")
+        text = re.sub(r"\\[,;:!/ -]?|[{}]", "", text.replace("}{", " ")).replace("~", " ")
         text = text.replace("``", "“").replace("''", "”")
         return text.replace("---", "—").replace("--", "–")
 

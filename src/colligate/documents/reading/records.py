@@ -92,7 +92,7 @@ def read_json(source: SourceFile) -> Document:
     if not text or isinstance(value, str | int | float):
         return read_text(source)
     title = value.get("title") if isinstance(value, dict) else None
-    return make_document(source, text, title=title if isinstance(title, str) else None)
+    return make_document(source, text, title=title if isinstance(title, str) else source.stem)
 
 
 def _iter_paragraphs(value: Any, name: str, level: int) -> Iterator[str]:
