@@ -109,6 +109,7 @@ def test_a_section_runs_from_its_heading_to_the_next_one_beside_it() -> None:
         ("## [link](https://a.example) ![pic](b.png)", "link pic"),
         ("## `x*y*` &amp; \\*z\\*", "x*y* & *z*"),
         ("## 1.2  Scope", "1.2 Scope"),
+        ("## Scope {#scope .wide}", "Scope"),
         ("##", ""),
         ("## snake_case and 2 * 3 * 4", "snake_case and 2 * 3 * 4"),
         ("## ~~old~~ new<br>line", "old newline"),

@@ -307,6 +307,7 @@ class _MarkdownTreeBuilder(OutlineBuilder):
 
 
 _LONGEST_INLINE = 2000  # in a longer line marks stay: some take quadratic time to pair
+_ATTRIBUTES = re.compile(r" +\{[#.:][^{}]{0,200}\}\s*$")  # of a heading, as Pandoc writes them
 _INLINE_MARK = re.compile(r"[\\`*_~\[!<&]")
 
 
@@ -316,6 +317,7 @@ def _strip_marks(inline: str) -> str:
     >>> _strip_marks("The *first* [draft](https://example.org) of `a*b`")
     'The first draft of a*b'
     """
+    inline = _ATTRIBUTES.sub("", inline)
     if len(inline) > _LONGEST_INLINE or not _INLINE_MARK.search(inline):
         return " ".join(inline.split())
     tokens: list[Token] = []
