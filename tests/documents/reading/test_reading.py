@@ -278,6 +278,16 @@ def test_every_clause_of_a_contract_is_a_section_by_its_number(tmp_path: Path) -
     ]
 
 
+def test_a_paper_in_plain_text_has_sections_by_bare_numbers(tmp_path: Path) -> None:
+    text = "Cooling of Pumps\n\n1 Introduction\n\nSome get warm.\n\n12 Angry Men\n\n"
+    text += "2 Method\n\n2.1 Pumps\n\nWe use two.\n\n2.2 Rooms\n\nWe use one.\n\n"
+    text += "3 Results\n\nAll cool.\n"
+    document = write_and_read(tmp_path / "a.txt", text)
+    assert [title for _, title in outline(document)] == [
+        *("1 Introduction", "2 Method", "2.1 Pumps", "2.2 Rooms", "3 Results")
+    ]
+
+
 def test_json_is_read_as_its_values_by_name(tmp_path: Path) -> None:
     chat = {
         "title": "Garden",

@@ -252,8 +252,9 @@ def _read_numbered(
 ) -> _Candidate | None:
     first, number = block[0], _parse_number(match)
     rest = first.text[match.end() :]
-    if len(number) == 1 and match[2] is None and not _is_capitals(rest):
-        return None  # "12 people came": a bare number needs a mark, or a title in capitals
+    alone = len(block) == 1 and _is_title(rest)
+    if len(number) == 1 and match[2] is None and not (alone or _is_capitals(rest)):
+        return None  # "12 people came": a bare number needs a mark, or a title
     run_in = _RUN_IN.match(text, first.start + match.end(), block[-1].end)
     titled = run_in is not None and _is_title(run_in[1])
     on_its_own = len(block) == 1 or (_ends_early(block, width) and _is_title(rest))
@@ -302,8 +303,8 @@ def _select_ascending(numbered: Sequence[_Candidate]) -> list[_Candidate]:
     previous: _Number = ()
     for i, c in enumerate(numbered):
         begins = c.number in ((0,), (1,))
-        # A beginning needs a next number; a single number is not a sequence.
-        goes_on = i + 1 < len(numbered) and _follows(c.number, numbered[i + 1].number)
+        # A beginning needs a next number, perhaps after a chance one: one is not a sequence.
+        goes_on = any(_follows(c.number, each.number) for each in numbered[i + 1 : i + 3])
         if c.rule or (previous and _follows(previous, c.number)) or (begins and goes_on):
             kept.append(c)
             previous = c.number
