@@ -36,7 +36,7 @@ _FRONT_MATTER = re.compile(
     r"""\s*(?:---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)
     |\+\+\+[ \t]*\r?\n(?P<toml>.*?)^\+\+\+
     |(?P<json>\{\s*".*?^\}))[ \t]*(?:\r?\n|\Z)
-    |(?P<pandoc>%[^\n]+\n(?:%[^\n]*\n){0,2})""",
+    |(?P<pandoc>%[^\n]+\n(?:%[^\n]*\n){1,2})""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 
