@@ -377,7 +377,7 @@ _UNCLOSED = {
 def _markup(_: random.Random) -> Files:
     for suffix, pieces in _UNCLOSED.items():
         for number, piece in enumerate(pieces):
-            yield f"{number}.{suffix}", (piece * (1_000_000 // len(piece))).encode()
+            yield f"{number}.{suffix}", (piece * (300_000 // len(piece))).encode()
 
 
 @files("html: tags and nesting")
