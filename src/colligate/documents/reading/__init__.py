@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import pkgutil
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,4 +111,8 @@ def _with_language(document: Document) -> Document:
         raise TypeError(f"expected a Document, got {type(document).__name__}")
     if document.language != "und":
         return document
-    return dataclasses.replace(document, language=detect_language(document.text))
+    language = detect_language(document.text)
+    if language == "und":  # what the file says comes second: programs state that of their user
+        stated = re.match(r"[a-z]{2}(?![a-z])", document.metadata.get("language", "").lower())
+        language = stated[0] if stated else language
+    return dataclasses.replace(document, language=language)

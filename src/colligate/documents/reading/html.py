@@ -12,6 +12,14 @@ from lxml import html as lxml_html
 
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import superscript_mark
+from colligate.documents.reading.elements import (
+    arrange_tables,
+    clean_xml,
+    drop_furniture,
+    drop_note_marks,
+    mark_boxes,
+    number_items,
+)
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
@@ -49,13 +57,16 @@ def parse_html(source: SourceFile, written: str) -> tuple[str, dict[str, str]]:
     facts = {name: "; ".join(" ".join(each.split()) for each in found[name]) for name in found}
     for head in root.findall("head"):
         root.remove(head)
-    for header in root.xpath("//header[.//h1]"):  # it is the text's and not the site's
-        header.tag = "div"
+    drop_furniture(root)
     etree.strip_tags(root, "mark", "ins")  # marks such as "==" would be put around their text
     _write_formulas(root)
+    drop_note_marks(root)
     _mark_superscripts(root)
+    number_items(root)
+    mark_boxes(root)
+    arrange_tables(root)
     _flatten(root)
-    page = _NOT_XML.sub(" ", etree.tostring(root, method="html", encoding="unicode"))
+    page = clean_xml(etree.tostring(root, method="html", encoding="unicode"))
     return write_markdown(page), facts
 
 
@@ -105,7 +116,6 @@ def _check_attributes(source: SourceFile, written: str) -> None:
 # html-to-markdown silently drops text that nests deeper than some 1,000 elements.
 _DEEPEST = 500
 _NOT_TEXT = ("script", "style", "template", "noscript")
-_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # lxml writes no such text
 
 
 def _flatten(root: lxml_html.HtmlElement) -> None:
@@ -116,7 +126,7 @@ def _flatten(root: lxml_html.HtmlElement) -> None:
     for element in level:
         if len(element):
             etree.strip_elements(element, *_NOT_TEXT, with_tail=False)
-            text = " ".join(_NOT_XML.sub(" ", element.text_content()).split())
+            text = " ".join(clean_xml(element.text_content()).split())
             element.clear(keep_tail=True)
             element.tag, element.text = "p", text
 
@@ -126,26 +136,50 @@ def _mark_superscripts(root: lxml_html.HtmlElement) -> None:
         before = element.getprevious()
         text = element.getparent().text if before is None else before.tail or before.text_content()
         if mark := superscript_mark(text or "", element.text_content()):
-            element.text = mark + _NOT_XML.sub(" ", element.text or "")
+            element.text = mark + clean_xml(element.text)
 
 
-_BEFORE = {"msup": "^", "msub": "_", "msubsup": "_^", "mfrac": "/"}  # each part but the first
+# What stands before the parts of a formula, in MathML and in Word's own markup.
+_MARKS = {"msup": ("", "^"), "msub": ("", "_"), "msubsup": ("", "_", "^"), "mfrac": ("", "/")}
+_MARKS |= {"sSup": ("", "^"), "sSub": ("", "_"), "sSubSup": ("", "_", "^"), "f": ("", "/")}
+_MARKS |= {"nary": ("_", "^", " "), "eqArr": ("", "; "), "func": ("", " ")}
+_SIMPLE = re.compile(r"[\w.,]*")
 
 
 def _write_formulas(root: lxml_html.HtmlElement) -> None:
     """Turn each formula of MathML into its TeX, or into one line of its text: 10^6, a/(b+c)."""
     for math in root.findall(".//math"):
         tex = math.xpath(".//annotation[contains(@encoding, 'tex') or contains(@encoding, 'TeX')]")
-        if not tex:
-            etree.strip_elements(math, "annotation", "annotation-xml", with_tail=False)
-            for element in math.findall(".//msqrt"):
-                element.text = "\u221a("
-                etree.SubElement(element, "mo").text = ")"
-            for element in math.iter(*_BEFORE):
-                for mark, part in zip(("", *_BEFORE[element.tag]), element, strict=False):
-                    opened, closed = ("(", ")") if len(part) > 1 else ("", "")
-                    part.text = mark + opened + _NOT_XML.sub(" ", part.text or "").strip()
-                    part.tail = closed
-        text = " ".join(_NOT_XML.sub(" ", (tex[0] if tex else math).text_content()).split())
+        etree.strip_elements(math, *(() if tex else ("annotation", "annotation-xml")))
+        text = " ".join(clean_xml(tex[0].text_content()).split()) if tex else spell_out(math)
         math.clear(keep_tail=True)
         math.tag, math.text = "span", text
+
+
+def spell_out(math: etree._Element) -> str:
+    """Return a formula as one line of text."""
+    for element in list(math.iter(etree.Element)):
+        kind = etree.QName(element).localname
+        shown = {
+            etree.QName(each).localname: each.values() for each in element.iterfind("{*}*/{*}*")
+        }
+        if kind in ("msqrt", "rad", "d"):
+            begun, ended = ("\u221a(", ")") if kind != "d" else ("(", ")")
+            if kind == "d":
+                begun, ended = (
+                    shown.get(name, [each])[0] for name, each in (("begChr", "("), ("endChr", ")"))
+                )
+            element.text = begun
+            etree.SubElement(element, "mo").text = ended
+        elif kind == "nary":
+            element.text = shown.get("chr", ["\u222b"])[0]
+        parts = [part for part in element if not etree.QName(part).localname.endswith("Pr")]
+        for mark, part in zip(_MARKS.get(kind, ()), parts, strict=False):
+            text = clean_xml("".join(part.itertext())).strip()
+            if not text:
+                continue
+            plain = len(part) < 2 and _SIMPLE.fullmatch(text)
+            opened, closed = ("", "") if plain or mark == " " else ("(", ")")
+            part.text = mark + opened + clean_xml(part.text).strip()
+            part.tail = closed
+    return " ".join(clean_xml("".join(math.itertext())).split())
