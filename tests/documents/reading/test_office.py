@@ -7,13 +7,9 @@ import html
 import io
 import json
 import re
-import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
-import docx
 import pytest
-from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -24,46 +20,20 @@ from colligate.documents.reading import SourceFile
 from colligate.documents.reading.tables import read_separated
 from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
-
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-
-
-def relations(*targets: tuple[str, str, str]) -> str:
-    """The relationships of a part: (id, type, target) each."""
-    listed = "".join(
-        f'<Relationship Id="{name}" Type="{OFFICE}/{kind}" Target="{target}"/>'
-        for name, kind, target in targets
-    )
-    return f'<Relationships xmlns="{PACKAGE}/relationships">{listed}</Relationships>'
-
-
-def word(*paragraphs: tuple[str, str], inside: str = "", table: Sequence[str] = ()) -> bytes:
-    """A Word document of paragraphs, (style, text) each, of XML in the last, and of a row."""
-    made = docx.Document()
-    made.core_properties.title = ""
-    for style, text in paragraphs:
-        last = made.add_paragraph(text, style)
-    if inside:
-        last._p.append(parse_xml(inside))
-    if table:
-        cells = made.add_table(1, len(table)).rows[0].cells
-        for cell, text in zip(cells, table, strict=True):
-            cell.text = text
-    saved = io.BytesIO()
-    made.save(saved)
-    return saved.getvalue()
-
-
-def with_members(data: bytes, members: dict[str, str]) -> bytes:
-    """Return an archive with these members added or replaced."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return pack({name: archive.read(name) for name in archive.namelist()} | members)
-
+from support.office import (
+    A,
+    P,
+    R,
+    open_cell,
+    open_document,
+    relations,
+    shape,
+    slides,
+    with_members,
+    word,
+)
 
 FIELD = f'<w:fldSimple {nsdecls("w")} w:instr=" IF 2 > 1 "><w:r><w:t>700</w:t></w:r></w:fldSimple>'
-MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
-EQUATION = f"<m:oMath {MATH}><m:r><m:t>x=1</m:t></m:r></m:oMath>"
 DOCX = word(
     ("Heading 1", "Overview"),
     ("Normal", "R&D: 3 < 5 > 2, café 正文."),
@@ -85,47 +55,6 @@ TITLED = word(
 SIGNED = word(("Heading 1", "Lease"), ("Normal", "Acme Ltd.\n---------------\nDirector"))
 
 
-def test_what_is_lost_of_a_docx_is_said(tmp_path: Path) -> None:
-    content = with_members(
-        word(("Normal", "x"), inside=EQUATION), {"word/charts/chart1.xml": "<c/>"}
-    )
-    document = write_and_read(tmp_path / "b.docx", content)
-    assert [warning.partition(": ")[2] for warning in document.warnings] == [
-        "the figures of charts are not read",
-        "equations are not read",
-    ]
-
-
-A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
-P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
-R = f'xmlns:r="{OFFICE}"'
-
-
-def shape(kind: str, *paragraphs: tuple[int, str]) -> str:
-    text = "".join(
-        f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{words}</a:t></a:r></a:p>'
-        for level, words in paragraphs
-    )
-    place = f'<p:nvPr><p:ph type="{kind}"/></p:nvPr>' if kind else "<p:nvPr/>"
-    return (
-        f'<p:sp><p:nvSpPr><p:cNvPr id="2" name="x"/><p:cNvSpPr/>{place}</p:nvSpPr><p:spPr/>'
-        f"<p:txBody><a:bodyPr/>{text}</p:txBody></p:sp>"
-    )
-
-
-def slides(*contents: str, shown: Sequence[int] = ()) -> bytes:
-    """A deck of shapes; `shown` are the numbers of the slides in their order, all by default."""
-    numbers = range(1, len(contents) + 1)
-    ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in shown or numbers)
-    related = relations(*((f"r{i}", "slide", f"slides/slide{i}.xml") for i in numbers))
-    listed = f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>"
-    members = {"ppt/presentation.xml": listed, "ppt/_rels/presentation.xml.rels": related}
-    for i, content in zip(numbers, contents, strict=True):
-        tree = f"<p:cSld><p:spTree>{content}</p:spTree></p:cSld>"
-        members[f"ppt/slides/slide{i}.xml"] = f"<p:sld {A} {P} {R}>{tree}</p:sld>"
-    return pack(members)
-
-
 def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -> None:
     deck = slides(
         shape("title", (0, "Deck &amp; title")) + shape("body", (0, "Café 正文")),
@@ -134,7 +63,6 @@ def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -
         shape("title", (0, "Taken out")),
         shown=(2, 1, 3),
     )
-    deck = with_members(deck, {"ppt/charts/chart1.xml": "<c/>"})
     document = write_and_read(tmp_path / "deck.pptx", deck)
     assert document.text == (
         "## Second\n\nbullet\n\n- nested\n\n## Deck & title\n\nCafé 正文\n\n"
@@ -145,7 +73,58 @@ def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -
     ]
     assert [page.number for page in document.pages] == [1, 2, 3, 4]
     assert document.pages[-1].end == len(document.text)
-    assert ["figures of charts" in warning for warning in document.warnings] == [True]
+
+
+CHART = (
+    '<c:chartSpace xmlns:c="c"><c:chart><c:ser><c:tx><c:v>Visits</c:v></c:tx><c:cat>'
+    '<c:pt idx="0"><c:v>May</c:v></c:pt><c:pt idx="1"><c:v>June</c:v></c:pt></c:cat><c:val>'
+    '<c:pt idx="1"><c:v>130</c:v></c:pt></c:val></c:ser><c:ser><c:tx><c:v>Share</c:v></c:tx><c:val>'
+    '<c:numCache><c:formatCode>0%</c:formatCode><c:pt idx="0"><c:v>0.25</c:v></c:pt></c:numCache>'
+    "</c:val></c:ser></c:chart></c:chartSpace>"
+)
+
+
+def cell(text: str, spans: str = "") -> str:
+    return f"<a:tc {spans}><a:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></a:txBody></a:tc>"
+
+
+def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
+    rows = (
+        cell("Van", 'rowSpan="2"') + cell("Loads", 'gridSpan="2"') + cell("", 'hMerge="1"'),
+        cell("", 'vMerge="1"') + cell("t") + cell("kg"),
+        cell("Wren") + cell("1") + cell("2"),
+    )
+    frame = "<p:graphicFrame><a:graphic>{}</a:graphic></p:graphicFrame>"
+    table = "".join(f"<a:tr>{row}</a:tr>" for row in rows)
+    struck = shape("", (0, "Old")).replace("<a:r>", '<a:r><a:rPr strike="sngStrike"/>')
+    deck = slides(
+        shape("title", (0, "Top"))
+        + f"<p:grpSp><p:grpSp>{struck}</p:grpSp></p:grpSp>"
+        + frame.format(f"<a:tbl>{table}</a:tbl>")
+        + frame.format('<c:chart xmlns:c="c" r:id="c1"/>')
+        + frame.format('<d:relIds xmlns:d="d" r:dm="d1"/>')
+    )
+    notes = shape("sldNum", (0, "7")) + shape("body", (0, "Smile."))
+    parts = {
+        "charts/chart1.xml": ("c1", CHART),
+        "diagrams/data1.xml": (
+            "d1",
+            f"<d {A}><pt><a:t>Plan</a:t></pt><pt/><pt><a:t>Do</a:t></pt></d>",
+        ),
+        "notesSlides/n1.xml": ("n", f"<p:notes {A} {P}>{notes}</p:notes>"),
+        "comments/c1.xml": ("k", '<c><cm authorId="0"><text>Too long.</text></cm></c>'),
+    }
+    related = relations(*((key, "x", f"../{name}") for name, (key, _) in parts.items()))
+    members = {f"ppt/{name}": content for name, (_, content) in parts.items()}
+    members["ppt/slides/_rels/slide1.xml.rels"] = related
+    members["ppt/commentAuthors.xml"] = '<a><b id="0" name="Ann"/></a>'
+    document = write_and_read(tmp_path / "deck.pptx", with_members(deck, members))
+    assert document.text == (
+        "## Top\n\n~~Old~~\n\n| Van | Loads t | Loads kg |\n| --- | --- | --- |\n| Wren | 1 | 2 |"
+        "\n\n|  | Visits | Share |\n| --- | --- | --- |\n| May |  | 25% |\n| June | 130 |  |\n\n"
+        "Plan\n\nDo\n\n[Speaker's notes] Smile.\n\n[Comment by Ann] Too long.\n\n"
+    )
+    assert document.warnings == ()
 
 
 def test_lists_tables_and_pictures_of_a_slide(tmp_path: Path) -> None:
@@ -287,24 +266,6 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     strings = {"xl/sharedStrings.xml": f'<sst xmlns="{SHEETS}">{runs}</sst>'}
     content = with_members(workbook(S=rows_of(cells)), strings)
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
-
-
-URN = "urn:oasis:names:tc:opendocument:xmlns"
-
-
-def open_document(kind: str, body: str) -> bytes:
-    spaces = " ".join(
-        f'xmlns:{short}="{URN}:{name}:1.0"'
-        for short, name in (("o", "office"), ("x", "text"), ("t", "table"))
-    )
-    inside = f"<o:body><o:{kind}>{body}</o:{kind}></o:body>"
-    content = f"<o:document-content {spaces}>{inside}</o:document-content>"
-    mimetype = f"application/vnd.oasis.opendocument.{kind}"
-    return pack({"mimetype": mimetype, "content.xml": content})
-
-
-def open_cell(text: str, repeated: str = "") -> str:
-    return f"<t:table-cell {repeated}><x:p>{text}</x:p></t:table-cell>"
 
 
 GAP, TWICE = '<t:table-cell t:number-columns-repeated="2"/>', 't:number-columns-repeated="2"'
@@ -544,8 +505,8 @@ CELLS = [
             "a.odt",
             ODT,
             "Head",
-            "# Head\n\nAT&T[*] café 正文\n\n- one\n  * deep\n\n## Sub\n\n| A |\n| --- |\n| 1 |\n\n"
-            "[*] Since 1900.\n",
+            "# Head\n\nAT&T café 正文\n\n[Note *] Since 1900.\n\n- one\n  * deep\n\n## Sub\n\n"
+            "| A |\n| --- |\n| 1 |\n",
         ),
         (
             "a.ods",

@@ -52,7 +52,7 @@ PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PD
 TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
 HTML = FileFormat(f"{_HERE}.html:read_html", "text/html")
 RTF = _legacy("application/rtf", Container.TEXT)
-DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
+DOCX = FileFormat(f"{_HERE}.word:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = FileFormat(
     f"{_HERE}.office:read_pptx", _OOXML + "presentationml.presentation", Container.ZIP
 )

@@ -1,7 +1,7 @@
-"""Word documents, presentations and workbooks.
+"""Presentations and workbooks, and the archives that they are, as other formats.
 
-mammoth turns DOCX into HTML; in PPTX the elements of text are given the names that HTML has for
-them. The cells of a workbook are read row by row.
+In PPTX the elements of text are given the names that HTML has for them. The cells of a workbook are
+read row by row.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_table
+from colligate.documents.reading.elements import label_comment
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.reading.tables import table_tree
 from colligate.errors import CorruptFile, EncryptedFile, TooLarge
 
-_DAMAGED = "open and save it again"
+DAMAGED = "open and save it again"
 _MEMBER_ERRORS = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
 _ALLOWED = 1 << 20  # bytes that an archive of any size may unpack to
 _PIECE = 1 << 16
@@ -38,7 +39,7 @@ class Archive:
     """The members of a zip-based file that is within the limits; one that is damaged is empty."""
 
     def __init__(self, source: SourceFile) -> None:
-        self._source = source
+        self.source = source
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(source.data))
         except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
@@ -52,23 +53,23 @@ class Archive:
     def _check_members(self) -> None:
         """Refuse very many members, and what unpacks to too much: it is unpacked in small pieces
         and counted, as the sizes that an archive declares may be wrong."""
-        data, limits = self._source.data, self._source.limits
+        data, limits = self.source.data, self.source.limits
         if len(self.names) > limits.members:
             why = f"it packs {len(self.names):,} members and the limit is {limits.members:,}"
-            raise self._source.error(TooLarge, why, "split it")
+            raise self.source.error(TooLarge, why, "split it")
         left = most = min(limits.unpacked_bytes, max(_ALLOWED, limits.ratio * len(data)))
         for member in self._zip.infolist():
             if member.flag_bits & 0x1:
-                raise self._source.error(EncryptedFile, "it is encrypted", "remove its password")
+                raise self.source.error(EncryptedFile, "it is encrypted", "remove its password")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 why = f"its members are packed by method {member.compress_type}"
-                raise self._source.error(CorruptFile, why, _DAMAGED)
+                raise self.source.error(CorruptFile, why, DAMAGED)
             with suppress(*_MEMBER_ERRORS), self._zip.open(member) as packed:
                 while left >= 0 and (piece := packed.read(_PIECE)):
                     left -= len(piece)
             if left < 0:
                 why = f"its {len(data):,} bytes unpack to more than {most:,}"
-                raise self._source.error(TooLarge, why, "unpack it yourself and give the parts")
+                raise self.source.error(TooLarge, why, "unpack it yourself and give the parts")
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a member; none if it is missing or damaged."""
@@ -101,7 +102,7 @@ class Archive:
         root = self.parse(name)
         if root.tag == "missing":
             why = f"its {name} is missing or damaged"
-            raise self._source.error(CorruptFile, why, _DAMAGED)
+            raise self.source.error(CorruptFile, why, DAMAGED)
         return root
 
     def related(self, name: str) -> dict[str, str]:
@@ -140,76 +141,75 @@ def read_properties(root: etree._Element) -> dict[str, str]:
     return found
 
 
-_CORE = "docProps/core.xml"
-_NOT_READ = {
-    "ppt/notesSlides/": "the speaker's notes",
-    "ppt/charts/": "the figures of charts",
-    "word/charts/": "the figures of charts",
-}
+CORE = "docProps/core.xml"
+_NOT_READ = {"ppt/embeddings/": "ppt/charts/", "word/embeddings/": "word/charts/"}
 
 
-def _warn_of_parts(source: SourceFile, members: Iterable[str]) -> None:
-    for folder, what in _NOT_READ.items():
-        if any(name.startswith(folder) for name in members):
-            source.warn(f"{what} are not read")
-
-
-# DOCX
-
-# Styles that mammoth's own map lacks. "List Bullet 2" is the second level of a list.
-_STYLES = "\n".join(
-    [
-        "p[style-name='Title'] => h1.title:fresh",
-        *(f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)),
-        *(
-            f"p[style-name='List {kind} {n}'] => "
-            + " > ".join(["ul|ol > li"] * (n - 1))
-            + f" > {tag} > li:fresh"
-            for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
-            for n in (2, 3, 4, 5)
-        ),
-    ]
-)
-_TITLE = re.compile(r'<h1 class="title">(.*?)</h1>')
-_HEADING = re.compile(r"^(?=#{1,5} )", re.MULTILINE)
-_FIELD = re.compile(rb"""</?w:fldSimple\b(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
-
-
-def read_docx(source: SourceFile) -> Document:
-    """Read a Word document without its pictures."""
-    # Imported here: few files are DOCX, and the import takes time.
-    import mammoth  # type: ignore[import-untyped]
-
-    archive = Archive(source)
-    _warn_of_parts(source, archive.names)
-    try:
-        converted = mammoth.convert_to_html(
-            _without_fields(archive), style_map=_STYLES, convert_image=lambda _: []
+def warn_of_parts(source: SourceFile, members: Iterable[str]) -> None:
+    """Warn of the parts of a file that are not read."""
+    names = tuple(members)
+    for folder, charts in _NOT_READ.items():  # a chart embeds the sheet of its figures
+        counts = (
+            sum(name.startswith(each) for name in names) for each in (folder, f"{charts}chart")
         )
-    except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
-        raise source.error(CorruptFile, f"it is damaged ({error})", _DAMAGED) from error
-    if any(message.message.endswith(("oMath", "oMathPara")) for message in converted.messages):
-        source.warn("equations are not read")
-    metadata = read_properties(archive.parse(_CORE))
-    text, _ = parse_html(source, converted.value)
-    titles = _TITLE.findall(converted.value)
-    if len(titles) == 1 and text.startswith("# "):
-        first, line_end, rest = text.partition("\n")
-        text = first + line_end + _HEADING.sub("#", rest)  # the title is above the headings
-    if titles:
-        metadata.pop("title", "")
-    return make_document(source, text, metadata=metadata)
+        if next(counts) > next(counts):
+            source.warn("embedded files are not read")
 
 
-def _without_fields(archive: Archive) -> io.BytesIO:
-    """Return the XML of a DOCX without simple fields, whose text mammoth leaves out."""
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as changed:
-        for name in dict.fromkeys(archive.names):
-            if name.endswith((".xml", ".rels")):
-                part = archive.read(name)
-                changed.writestr(name, _FIELD.sub(b"", part) if name.startswith("word/") else part)
-    return written
+def iter_graphics(
+    archive: Archive, name: str, root: etree._Element, space: str = ""
+) -> Iterator[tuple[etree._Element, etree._Element]]:
+    """Yield the figures of charts and the texts of diagrams with the element that shows them: a
+    table, and paragraphs, by the names that Office has for them."""
+    related = archive.related(name)
+    for shown in list(root.iter("{*}chart", "{*}relIds")):
+        at = shown.xpath("string(@*[local-name()='id' or local-name()='dm'])")
+        part = archive.parse(related.get(at, ""))
+        table = etree.Element(f"{space}tbl")
+        for row in _read_chart(part):
+            line = etree.SubElement(table, f"{space}tr")
+            for text in row:
+                _add_paragraph(etree.SubElement(line, f"{space}tc"), text, space)
+        for point in part.iter("{*}pt"):
+            if text := _text_of(point):
+                _add_paragraph(table, text, space)
+        if not len(table):
+            archive.source.warn("a chart or a diagram is not read")
+        for block in [table] if table.find("{*}tr") is not None else list(table):
+            yield shown, block
+
+
+def _add_paragraph(parent: etree._Element, text: str, space: str) -> None:
+    run = etree.SubElement(etree.SubElement(parent, f"{space}p"), f"{space}r")
+    etree.SubElement(run, f"{space}t").text = text
+
+
+def _text_of(element: etree._Element) -> str:
+    return " ".join("".join(each.text or "" for each in element.iter("{*}t")).split())
+
+
+def _read_chart(chart: etree._Element) -> list[list[str]]:
+    """Return the figures of a chart as they are stored beside it: a column for each series."""
+    head, rows = [_text_of(each) for each in chart.iterfind("{*}chart/{*}title")][:1] or [""], {}
+    for series in chart.iter("{*}ser"):
+        named = series.find("{*}tx")
+        head.append(
+            " ".join(each.text or "" for each in named.iter("{*}v")) if named is not None else ""
+        )
+        for kind, column in (
+            ("cat", 0),
+            ("xVal", 0),
+            ("val", len(head) - 1),
+            ("yVal", len(head) - 1),
+        ):
+            for point in series.iterfind(f"{{*}}{kind}//{{*}}pt"):
+                value = point.findtext("{*}v") or ""
+                if column and "%" in (point.getparent().findtext("{*}formatCode") or ""):
+                    with suppress(ValueError):
+                        value = f"{100 * float(value):.10g}%"
+                rows.setdefault(int(point.get("idx") or 0), {})[column] = value
+    shown = [[rows[at].get(column, "") for column in range(len(head))] for at in sorted(rows)]
+    return [head, *shown] if shown else []
 
 
 # Elements of other formats as HTML's
@@ -223,7 +223,7 @@ def to_html(root: etree._Element, names: _Names, dropped: Iterable[str]) -> str:
     etree.strip_elements(root, *(f"{{*}}{name}" for name in dropped), with_tail=False)
     for element in root.iter(etree.Element):
         element.tag = names.get(etree.QName(element).localname, "span")
-        for name in set(element.keys()) - {"colspan", "rowspan", "href"}:
+        for name in set(element.keys()) - {"colspan", "rowspan", "href", "value"}:
             del element.attrib[name]
     etree.cleanup_namespaces(root)
     written: str = etree.tostring(root, method="html", encoding="unicode", with_tail=False)
@@ -233,16 +233,20 @@ def to_html(root: etree._Element, names: _Names, dropped: Iterable[str]) -> str:
 # PPTX: one section and one page for each slide, in the order they are shown.
 
 _SLIDE = {"sp": "div", "p": "p", "br": "br", "tbl": "table", "tr": "tr", "tc": "td"}
-_SLIDE |= {name: name for name in ("h2", "ul", "ol", "li")} | {"graphicFrame": "div", "pic": "div"}
+_SLIDE |= (
+    {name: name for name in ("h2", "ul", "ol", "li")}
+    | {"struck": "s"}
+    | {"graphicFrame": "div", "pic": "div"}
+)
 _NOT_SHOWN = ("fld", "extLst", "Fallback", "tblPr", "tblGrid", "style", "txPr", "oleObj")
 _TITLES = ("title", "ctrTitle")
 _SLIDE_PART = re.compile(r"ppt/slides/slide(\d+)\.xml\Z")
 
 
 def read_pptx(source: SourceFile) -> Document:
-    """Read the slides of a presentation; those taken out of it come last."""
+    """Read the slides of a presentation with their notes; those taken out of it come last."""
     archive = Archive(source)
-    _warn_of_parts(source, archive.names)
+    warn_of_parts(source, archive.names)
     related = archive.related("ppt/presentation.xml")
     listed = archive.require("ppt/presentation.xml").iterfind(".//{*}sldIdLst/{*}sldId")
     shown = [related.get(each.xpath("string(@*[namespace-uri()])"), "") for each in listed]
@@ -251,19 +255,31 @@ def read_pptx(source: SourceFile) -> Document:
     text, pages = "", []
     for number, name in enumerate((each for each in order if each in slides), start=1):
         start = len(text)
-        content, _ = parse_html(source, _write_slide(archive.parse(name)))
+        content, _ = parse_html(source, _write_slide(archive, name))
         content = content.strip("\n")
         text += content if content.startswith("## ") else f"## Slide {number}\n\n{content}"
         text += "\n\n"
         pages.append(Page(number, start, len(text)))
-    metadata = read_properties(archive.parse(_CORE))
+    metadata = read_properties(archive.parse(CORE))
     return replace(make_document(source, text, metadata=metadata), pages=tuple(pages))
 
 
-def _write_slide(slide: etree._Element) -> str:
+def _write_slide(archive: Archive, name: str) -> str:
+    slide = archive.parse(name)
     tree = slide.find(".//{*}spTree")
     if tree is None:
         return ""
+    for shown, table in iter_graphics(archive, name, tree):
+        shown.append(table)
+    for cell in tree.findall(".//{*}tc"):
+        if cell.get("hMerge") or cell.get("vMerge"):  # another cell covers it
+            cell.getparent().remove(cell)
+        else:
+            cell.set("colspan", cell.get("gridSpan", "1"))
+            cell.set("rowspan", cell.get("rowSpan", "1"))
+    for run in tree.iterfind(".//{*}rPr[@strike]"):
+        if run.get("strike") != "noStrike":
+            run.getparent().tag = "struck"
     for shape in tree.findall(".//{*}sp"):
         kind = shape.xpath("string(*[local-name()='nvSpPr']//@type)")
         if kind in _TITLES and "".join(shape.itertext()).strip():
@@ -280,7 +296,31 @@ def _write_slide(slide: etree._Element) -> str:
     for picture in tree.findall(".//{*}pic"):
         described = picture.find("./{*}nvPicPr/{*}cNvPr")
         picture.text = described.get("descr", "") if described is not None else ""
+    for text in _iter_remarks(archive, name):
+        etree.SubElement(tree, "p").text = text
     return to_html(tree, _SLIDE, _NOT_SHOWN)
+
+
+def _iter_remarks(archive: Archive, name: str) -> Iterator[str]:
+    """Yield the speaker's notes of a slide and what others commented on it."""
+    authors = {
+        each.get("id"): each.get("name", "")
+        for part in ("ppt/commentAuthors.xml", "ppt/authors.xml")
+        for each in archive.parse(part)
+    }
+    for part in archive.related(name).values():
+        if part.startswith("ppt/notesSlides/"):
+            for shape in archive.parse(part).iterfind(".//{*}sp"):
+                if shape.xpath("boolean(*[local-name()='nvSpPr']//@type='body')"):
+                    lines = (_text_of(line) for line in shape.iter("{*}p"))
+                    yield from (f"[Speaker's notes] {line}" for line in lines if line)
+        elif part.startswith("ppt/comments/"):
+            for each in archive.parse(part).iter("{*}cm", "{*}reply"):
+                said = each.findtext("{*}text") or "".join(
+                    map(_text_of, each.iterfind("{*}txBody"))
+                )
+                author = authors.get(each.get("authorId"), "")
+                yield f"{label_comment(author)} {' '.join(said.split())}"
 
 
 _BULLETS = "*[local-name()='buChar' or local-name()='buAutoNum']"
@@ -332,7 +372,7 @@ def read_xlsx(source: SourceFile) -> Document:
         source.warn(f"formulas without a stored value are blank: {reader.blank:,}")
     if hidden:
         source.warn(f"hidden sheets are read: {', '.join(hidden)}")
-    metadata = read_properties(archive.parse(_CORE))
+    metadata = read_properties(archive.parse(CORE))
     return make_document(source, text, tree=table_tree, metadata=metadata)
 
 
