@@ -9,7 +9,15 @@ from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import format_table
-from colligate.documents.reading.html import parse_html
+from colligate.documents.reading.elements import (
+    PAGE,
+    join_pieces,
+    label_comment,
+    put_below,
+    read_integer,
+)
+from colligate.documents.reading.html import parse_html, spell_out
+from colligate.documents.reading.numbers import format_number
 from colligate.documents.reading.office import (
     WIDEST_GAP,
     Archive,
@@ -23,59 +31,193 @@ from colligate.documents.reading.tables import table_tree
 
 # Texts
 
-_ODT = {"p": "p", "list": "ul", "list-item": "li", "list-header": "li", "a": "a"}
-_ODT |= {"table": "table", "table-row": "tr", "table-cell": "td", "covered-table-cell": "td"}
-_ODT |= {"line-break": "br", "section": "div", "text-box": "div", "text": "div", "sup": "sup"}
-_ODT |= {f"h{level}": f"h{level}" for level in range(1, 7)}
+_ODT = {"p": "p", "list": "div", "list-item": "div", "list-header": "li", "a": "a"}
+_ODT |= {"table": "table", "table-row": "tr", "table-cell": "td", "table-header-rows": "thead"}
+_ODT |= {"table-rows": "tbody", "table-row-group": "tbody"}
+_ODT |= {"line-break": "br", "section": "div", "text-box": "div", "text": "div", "struck": "s"}
+_ODT |= {name: name for name in ("ul", "ol", "li", *(f"h{level}" for level in range(1, 7)))}
 _ODT_DROPPED = "tracked-changes annotation annotation-end hidden-text hidden-paragraph forms desc"
-_ODT_DROPPED += " note sequence-decls variable-decls user-field-decls title"
+_ODT_DROPPED += " note sequence-decls variable-decls user-field-decls title covered-table-cell"
+_ODT_DROPPED += " hidden"
 _DEEPEST_HEADING = 6
 
 
 def read_odt(source: SourceFile) -> Document:
-    """Read an OpenDocument text: headings, lists, tables, and its notes at its end."""
+    """Read an OpenDocument text: headings, lists, tables, and notes below their paragraphs."""
     archive = Archive(source)
-    body = archive.require("content.xml").find(".//{*}body/{*}text")
+    content, styles = archive.require("content.xml"), archive.parse("styles.xml")
+    body = content.find(".//{*}body/{*}text")
     written = ""
     if body is not None:
-        notes = list(_mark_notes(body))
-        _spell_out(body, archive)
+        _place_notes(body)
+        _mark_styles(source, body, [content, styles])
+        _number_paragraphs(body, [content, styles])
+        _spell_out(source, body, archive)
+        _add_page_headers(body, styles)
         written = to_html(body, _ODT, _ODT_DROPPED.split())
-        written += "".join(to_html(note, _ODT, _ODT_DROPPED.split()) for note in notes)
     metadata = read_properties(archive.parse("meta.xml"))
     text, _ = parse_html(source, written)
     return make_document(source, text, metadata=metadata)
 
 
-def _mark_notes(body: etree._Element) -> Iterator[etree._Element]:
-    """Yield the texts of footnotes and endnotes; their numbers stay in the text."""
-    for note in body.findall(".//{*}note"):
-        number = f"[{note.findtext('{*}note-citation') or '*'}]"
-        note.addprevious(mark := etree.Element("sup"))
-        mark.text, mark.tail, note.tail = number, note.tail, ""
-        if (content := note.find("{*}note-body")) is not None:
-            first = content[0] if len(content) else content
-            first.text = f"{number} {first.text or ''}"
-            yield content
+def _value(element: etree._Element | None, name: str) -> str:
+    """Return an attribute of whatever namespace; empty if there is none."""
+    return str(element.xpath(f"string(@*[local-name()='{name}'])")) if element is not None else ""
+
+
+def _place_notes(body: etree._Element) -> None:
+    """Put notes, comments and the text of boxes below the block that they belong to."""
+    last: dict[etree._Element, etree._Element] = {}
+    for element in list(body.iter("{*}note", "{*}annotation", "{*}text-box")):
+        if etree.QName(element).localname == "text-box":
+            for block in list(element):
+                put_below(element, block, last)
+            if not len(element):
+                element.tag = "span"  # no block, which would cut the sentence
+            continue
+        note = element.find("{*}note-body")
+        label = f"[Note {element.findtext('{*}note-citation') or '*'}]"
+        if note is None:
+            label = label_comment(element.findtext("{*}creator") or "")
+        lines = (element if note is None else note).iter("{*}p", "{*}h")
+        text = " ".join(" ".join(map("".join, map(etree._Element.itertext, lines))).split())
+        block = etree.Element("p")
+        block.text = f"{label} {text}"
+        put_below(element, block, last)
+
+
+def _mark_styles(source: SourceFile, body: etree._Element, parts: list[etree._Element]) -> None:
+    """Mark what its style strikes out, and what it hides."""
+    styles = [style for part in parts for style in part.iter("{*}style")]
+    shown = {_value(style, "name"): style.find("{*}text-properties") for style in styles}
+    hidden = {name for name in shown if _value(shown[name], "display") == "none"}
+    struck = {
+        name for name in shown if _value(shown[name], "text-line-through-style") not in ("", "none")
+    }
+    found = False
+    for element in body.iter("{*}span", "{*}p", "{*}h", "{*}section"):
+        if _value(element, "style-name") in hidden or _value(element, "display") == "none":
+            element.tag, found = "hidden", True
+        elif _value(element, "style-name") in struck and etree.QName(element).localname == "span":
+            element.tag = "struck"
+    if found:
+        source.warn("hidden text is not read")
+
+
+def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> None:
+    """Number headings and the items of lists as their styles say.
+
+    Numbers that Markdown does not have stand in the text, and their items are paragraphs.
+    """
+    styles = {
+        _value(style, "name") or _OUTLINE: {_value(level, "level"): level for level in style}
+        for part in parts
+        for style in part.iter("{*}list-style", "{*}outline-style")
+    }
+    counts: dict[str, dict[int, int]] = {}
+    names: dict[etree._Element, str] = {}  # of the styles of lists
+    items = []
+    for element in body.iter("{*}list", "{*}list-item", "{*}h"):
+        around = next(element.iterancestors("{*}list"), None)
+        if etree.QName(element).localname == "list":
+            names[element] = _value(element, "style-name") or names.get(around, "")
+            if around is None and not element.xpath(_CONTINUED):
+                counts.pop(names[element], None)
+            continue
+        line = element.find("{*}p") if around is not None else element
+        line = element.find("{*}h") if line is None else line
+        if line is None or (around is not None and line is element):
+            continue  # it has no text of its own, or is the heading of an item
+        name = _OUTLINE if around is None else names[around]
+        stated = _value(element, "outline-level")
+        level = (
+            read_integer(stated, 1) if around is None else len([*element.iterancestors("{*}list")])
+        )
+        label, number = _next_number(
+            styles.get(name, {}), counts.setdefault(name, {}), level, element
+        )
+        is_plain = around is not None and line.tag.endswith("}p") and (number or not label)
+        if label and not is_plain:
+            line.text = f"{label} {line.text or ''}"
+        elif is_plain:
+            items.append((element, around, number))
+    for item, around, number in items:
+        item.tag, around.tag = "li", "ol" if number else "ul"
+        if number:
+            item.set("value", str(number))
+
+
+_OUTLINE = "Outline"
+_CONTINUED = (
+    "boolean(@*[local-name()='continue-list'] or @*[local-name()='continue-numbering']='true')"
+)
+
+
+def _next_number(
+    levels: dict[str, etree._Element], counts: dict[int, int], level: int, item: etree._Element
+) -> tuple[str, int]:
+    """Return the next number of a level as it is shown, and the bare one if it is simple."""
+    style = levels.get(str(level))
+    if style is None or _value(item, "is-list-header") == "true":
+        return "", 0
+    start = _value(item, "start-value") or (
+        "" if level in counts else _value(style, "start-value") or "1"
+    )
+    counts[level] = read_integer(start, counts.get(level, 0) + 1)
+    for deeper in [each for each in counts if each > level]:
+        del counts[deeper]
+    shown = range(max(1, level + 1 - read_integer(_value(style, "display-levels"), 1)), level + 1)
+    forms = {at: _value(levels.get(str(at)), "num-format") for at in shown}
+    if not forms[level]:  # a bullet, or nothing
+        return "", 0
+    written = ".".join(format_number(counts.get(at, 1), forms[at]) for at in shown if forms[at])
+    label = _value(style, "num-prefix") + written + _value(style, "num-suffix")
+    is_simple = label in (f"{counts[level]}.", f"{counts[level]})")
+    return label.strip(), counts[level] if is_simple else 0
 
 
 _SPACES = {"s": " ", "tab": "\t"}
 
 
-def _spell_out(body: etree._Element, archive: Archive) -> None:
-    """Write blanks, levels of headings and formulas, which are elements of their own, as text."""
+def _spell_out(source: SourceFile, body: etree._Element, archive: Archive) -> None:
+    """Write blanks, levels of headings, spans of cells and formulas in the way of HTML."""
     for element in body.iter("{*}s", "{*}tab"):
         element.text = _SPACES[etree.QName(element).localname]
-    for line in body.iterfind(".//{*}list-item/{*}p[1]"):
+    for line in body.iterfind(".//li/{*}p[1]"):
         line.tag = "span"  # else each item is a paragraph apart
     for heading in body.iter("{*}h"):
-        level = heading.xpath("string(@*[local-name()='outline-level'])")
+        level = _value(heading, "outline-level")
         heading.tag = f"h{min(int(level) if level.isdigit() else 1, _DEEPEST_HEADING)}"
-    for shown in body.iter("{*}object"):
-        place = shown.xpath("string(@*[local-name()='href'])").removeprefix("./")
+    for cell in body.iter("{*}table-cell"):
+        cell.set("colspan", _value(cell, "number-columns-spanned") or "1")
+        cell.set("rowspan", _value(cell, "number-rows-spanned") or "1")
+    others = False
+    for shown in body.iter("{*}object", "{*}object-ole"):
+        place = _value(shown, "href").removeprefix("./")
         formula = archive.parse(f"{place}/content.xml")
         if etree.QName(formula).localname == "math":
-            shown.text = formula.xpath("string(.//*[local-name()='annotation'])")
+            tex = formula.xpath("string(.//*[local-name()='annotation'])")
+            shown.text = tex or spell_out(formula)
+        else:
+            others = True
+    if others:
+        source.warn("embedded files are not read")
+
+
+def _add_page_headers(body: etree._Element, styles: etree._Element) -> None:
+    """Put what stands above and below the pages at the end, each text once."""
+    found: dict[str, None] = {}
+    for kind in ("header", "footer"):
+        for part in styles.iterfind(f".//{{*}}master-page/{{*}}{kind}"):
+            for each in part.iter("{*}page-number", "{*}page-count"):
+                each.text = PAGE
+            for each in part.iter("{*}tab"):
+                each.text = "\t"
+            lines = map("".join, map(etree._Element.itertext, part.iter("{*}p")))
+            if text := join_pieces("\t".join(lines)):
+                found[f"[Page {kind}] {text}"] = None
+    for text in found:
+        etree.SubElement(body, "p").text = text
 
 
 # Workbooks
