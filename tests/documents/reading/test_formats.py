@@ -133,7 +133,6 @@ def test_a_faulty_reader_costs_one_file(
 @pytest.mark.parametrize(
     ("name", "content", "package", "extra"),
     [
-        ("a.rtf", b"{\\rtf1 words}", "xberg", "legacy"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "xberg", "legacy"),
         ("a.wiki", b"== Words ==", "mwparserfromhell", "wikitext"),
     ],

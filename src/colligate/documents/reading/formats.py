@@ -43,15 +43,15 @@ _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
 
-def _legacy(media_type: str, container: Container = Container.OLE) -> FileFormat:
+def _legacy(media_type: str) -> FileFormat:
     reader = f"{_HERE}.markup:read_legacy"
-    return FileFormat(reader, media_type, container, package="xberg", extra="legacy")
+    return FileFormat(reader, media_type, Container.OLE, package="xberg", extra="legacy")
 
 
 PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PDF)
 TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
 HTML = FileFormat(f"{_HERE}.html:read_html", "text/html")
-RTF = _legacy("application/rtf", Container.TEXT)
+RTF = FileFormat(f"{_HERE}.rtf:read_rtf", "application/rtf")
 DOCX = FileFormat(f"{_HERE}.word:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = FileFormat(
     f"{_HERE}.office:read_pptx", _OOXML + "presentationml.presentation", Container.ZIP
