@@ -50,6 +50,11 @@ VANS = "<tr><th rowspan=2>Van<th colspan=2>Loads<tr><th>t<th>pallets"
             "<tr><td>a<td>b<tr><td>c<td><table><tr><td>i<td>j<tr><td>k</table>",
             table("| a | b |", "| c | i, j; k |"),
         ),
+        (
+            "<tr><td>a<td>b<tr><td>c<td><table><caption>k</caption></table>",
+            "| a | b |\n| --- | --- |\n| c | k |",
+        ),
+        ("<tr><form><td rowspan=2>a<td>b</form><tr><td>c", "| a | b |\n| --- | --- |\n|  | c |"),
         ("<tr><td><h2>Left</h2>x<td><h2>Right</h2>y", "## Left\n\nx\n\n## Right\n\ny"),
     ],
 )
@@ -92,6 +97,7 @@ def test_marks_of_notes_are_not_in_sentences(tmp_path: Path, body: str, shown: s
         ("<ol reversed><li>x<li>y</ol>", "2. x\n\n1) y"),
         ("<ol><li>x<li value=7>y<li>z</ol>", "1. x\n\n7) y\n8) z"),
         ("<input type=checkbox checked>Meals<br><input type=radio>Bed", "☒ Meals\n☐ Bed"),
+        ("<input type=checkbox checked><p>a", "a"),
         ("<p>It is <s>30</s> <del>31</del> <ins>45</ins>", "It is ~~30~~ ~~31~~ 45"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile, zip_longest
+from itertools import islice, takewhile, zip_longest
 
 from lxml import etree  # type: ignore[import-untyped]
 
@@ -56,12 +56,11 @@ def join_pieces(text: str) -> str:
 _ROLES = {"navigation": "nav", "banner": "header", "contentinfo": "footer", "main": "main"}
 _ROLES |= {"complementary": "aside", "alertdialog": "dialog", "dialog": "dialog"}
 _ROLES |= dict.fromkeys(("search", "menu", "menubar", "toolbar"), "nav")
-_HIDDEN = "@hidden or @aria-hidden='true'"
-_HIDDEN += " or contains(translate(@style, ' ', ''), 'display:none')"
-_IN_TEXT = "boolean(ancestor::main or ancestor::article or ancestor::section)"
-_SUBJECT = "boolean(descendant-or-self::main or descendant::article or descendant::h1)"
-_NOTE = "contains(@*[name()='epub:type'], 'note') or starts-with(@role, 'doc-')"
-_IS_TITLE = "boolean(@aria-expanded or @aria-controls or ancestor::h2 or ancestor::h3)"
+_MARKED = etree.XPath("//body//*[@role or @hidden or @aria-hidden or @aria-controls or @style]")
+_IN_TEXT = etree.XPath("boolean(ancestor::main or ancestor::article or ancestor::section)")
+_SUBJECT = etree.XPath("boolean(descendant-or-self::main or descendant::article or descendant::h1)")
+_IS_NOTE = etree.XPath("contains(@*[name()='epub:type'], 'note') or starts-with(@role, 'doc-')")
+_IS_TITLE = etree.XPath("boolean(@aria-expanded or @aria-controls or ancestor::h2 or ancestor::h3)")
 
 
 def drop_furniture(root: etree._Element) -> None:
@@ -70,32 +69,43 @@ def drop_furniture(root: etree._Element) -> None:
     What holds the page's subject stays, and what a control of the page unfolds. If a main part
     has most of the text, what stands around it goes too.
     """
-    for element in root.xpath("//body//*[@role]"):
+    marked = _MARKED(root)
+    unfolded = {name for each in marked for name in each.get("aria-controls", "").split()}
+    for element in marked:
         element.tag = _ROLES.get(element.get("role"), element.tag)
-    unfolded = {name for each in root.xpath("//@aria-controls") for name in each.split()}
-    for element in root.xpath(f"//body//*[{_HIDDEN}]"):
+        if not _is_hidden(element):
+            continue
         unfolds = element.get("id") in unfolded or element.get("hidden") == "until-found"
-        if unfolds or element.xpath(_SUBJECT):
+        if unfolds or _SUBJECT(element):
             for name in ("hidden", "aria-hidden", "style"):
                 element.attrib.pop(name, None)
         else:
             element.tag = _DROPPED
-    for element in root.xpath("//nav | //dialog | //header | //footer"):
-        in_text = element.tag in ("header", "footer") and element.xpath(_IN_TEXT)
-        element.tag = "div" if in_text or element.xpath(_SUBJECT) else _DROPPED
-    for button in root.iter("button"):
-        button.tag = "span" if button.xpath(_IS_TITLE) else _DROPPED
-    mains = root.xpath("//main") or root.xpath("//article")
-    for aside in root.xpath(f"//aside[not(ancestor::aside or {_NOTE})]"):
-        if _is_links(aside) or (mains and not aside.xpath(_IN_TEXT)):
+    for element in list(root.iter("nav", "dialog", "header", "footer", "button")):
+        if element.tag == "button":
+            element.tag = "span" if _IS_TITLE(element) else _DROPPED
+            continue
+        in_text = element.tag in ("header", "footer") and _IN_TEXT(element)
+        element.tag = "div" if in_text or _SUBJECT(element) else _DROPPED
+    mains = list(root.iter("main")) or list(root.iter("article"))
+    for aside in list(root.iter("aside")):
+        if _IS_NOTE(aside) or next(aside.iterancestors("aside", _DROPPED), None) is not None:
+            continue
+        if _is_links(aside) or (mains and not _IN_TEXT(aside)):
             aside.tag = _DROPPED
     etree.strip_elements(root, _DROPPED, with_tail=False)
     if len(mains) == 1 and 2 * len(_read_line(mains[0])) > len(_read_line(root)):
         for around in [mains[0], *mains[0].iterancestors()][:-2]:
             for block in [*around.itersiblings(), *around.itersiblings(preceding=True)]:
-                if not block.xpath(_SUBJECT):
+                if not _SUBJECT(block):
                     block.tag = _DROPPED
         etree.strip_elements(root, _DROPPED, with_tail=False)
+
+
+def _is_hidden(element: etree._Element) -> bool:
+    style = element.get("style", "").replace(" ", "")
+    hidden = "hidden" in element.attrib or element.get("aria-hidden") == "true"
+    return hidden or "display:none" in style
 
 
 def _is_links(block: etree._Element) -> bool:
@@ -117,7 +127,7 @@ def drop_note_marks(root: etree._Element) -> None:
 
     Other links inside the page become their text: a document has no such places.
     """
-    for link in root.xpath("//a[contains(@href, '#')]"):
+    for link in [each for each in root.iter("a") if "#" in each.get("href", "")]:
         shown, around, before = _read_line(link), link.getparent(), link.getprevious()
         role = f"{link.get('role')} {link.get('epub:type')}"
         text = (around.text if before is None else before.tail) or ""
@@ -146,23 +156,23 @@ def number_items(root: etree._Element) -> None:
     """Give lists the numbers that are shown: Markdown writes 1, 2, 3 and no letters."""
     for listed in list(root.iter("ol")):
         items = listed.findall("li")
-        step = -1 if "reversed" in listed.attrib else 1
+        form, step = listed.get("type", "1"), -1 if "reversed" in listed.attrib else 1
         number = read_integer(listed.get("start"), 1 if step > 0 else len(items)) - step
-        before = None
+        within, expected = listed, None
         for item in items:
             number = read_integer(item.attrib.pop("value", None), number + step)
-            form = listed.get("type", "1")
             if form != "1":
                 _begin_with(item, f"{format_number(number, form)}. ")
-            elif number != (before if before is not None else number - 1) + 1:
-                following = etree.Element("ol")  # the numbers jump: another list begins
-                following.extend([item, *item.itersiblings("li")])
-                listed.addnext(following)
-                listed = following
-            if form == "1" and (before is None or listed[0] is item):
+            elif expected is None:
                 listed.set("start", str(number))
-            before = number
-        if listed.get("type", "1") != "1":
+            elif number != expected:  # the numbers jump: another list begins
+                following = etree.Element("ol", start=str(number))
+                within.addnext(following)
+                within = following
+            if within is not listed:
+                within.append(item)
+            expected = number + 1
+        if form != "1":
             listed.tag = "ul"
 
 
@@ -178,9 +188,17 @@ def _begin_with(element: etree._Element, text: str) -> None:
     element.text = text + clean_xml(element.text)
 
 
+_TICKED = etree.XPath("//*[@aria-checked]")
+_LABELLED = etree.XPath(
+    "not(parent::body) or boolean(following-sibling::node()[1][self::text()][normalize-space()])"
+)
+
+
 def mark_boxes(root: etree._Element) -> None:
-    """Turn the boxes of a form into signs that tell whether they are ticked."""
-    for box in root.xpath("//input[@type='checkbox' or @type='radio'] | //*[@aria-checked]"):
+    """Turn the boxes of a form into signs that tell whether they are ticked, but for those of a
+    page's menu, which stand alone."""
+    inputs = [box for box in root.iter("input") if box.get("type") in ("checkbox", "radio")]
+    for box in [*filter(_LABELLED, inputs), *_TICKED(root)]:
         ticked = "checked" in box.attrib or box.get("aria-checked") == "true"
         if box.tag == "input":
             box.tag = "span"
@@ -193,6 +211,8 @@ _LONGEST_LABEL = 200  # characters of a cell that is repeated
 _MOST_FILLED = 100_000  # cells of a table that spans fill
 _WIDEST = 1_000
 _DEEPEST_HEAD = 5
+_GROUPS = ("tr", "thead", "tbody", "tfoot")
+_SPANS = etree.XPath("boolean(.//@rowspan[.!='1'] | .//@colspan[.!='1'])")
 
 
 def arrange_tables(root: etree._Element) -> None:
@@ -201,16 +221,19 @@ def arrange_tables(root: etree._Element) -> None:
     What only lays out a page becomes blocks, and a table inside a cell one line of it.
     """
     for table in reversed(list(root.iter("table"))):  # the inner first
-        rows = table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr")
+        groups = [[each] if each.tag == "tr" else [*each] for each in table if each.tag in _GROUPS]
+        rows = [row for group in groups for row in group if row.tag == "tr"]
+        regular = all(child.tag in ("td", "th") for row in rows for child in row)
         if _is_layout(table, rows):
             for element in [table, *table.iterchildren(), *rows, *_cells_of(rows)]:
                 element.tag = "div"
-        elif table.xpath("boolean(ancestor::table)"):
+        elif regular and next(table.iterancestors("table"), None) is not None:
             _part_blocks(table)
-            lines = [", ".join(filter(None, map(_read_line, _cells_of([row])))) for row in rows]
+            lines = [_read_line(each) for each in table if each.tag not in _GROUPS]
+            lines += [", ".join(filter(None, map(_read_line, _cells_of([row])))) for row in rows]
             table.clear(keep_tail=True)
             table.tag, table.text = "div", "; ".join(filter(None, lines))
-        elif rows:
+        elif rows and regular:
             _fill_table(table, rows)
 
 
@@ -220,11 +243,12 @@ def _cells_of(rows: Sequence[etree._Element]) -> list[etree._Element]:
 
 def _is_layout(table: etree._Element, rows: Sequence[etree._Element]) -> bool:
     """Return whether a table has but one cell, or holds headings or tables and no rows of data."""
-    if table.get("role") in ("presentation", "none") or len(_cells_of(rows)) == 1:
+    cells = _cells_of(rows)
+    if table.get("role") in ("presentation", "none") or len(cells) == 1:
         return True
-    if table.xpath("boolean(./thead | ./tr/th | ./tbody/tr/th)"):
+    if len(list(islice(table.iter("table", "h1", "h2", "h3"), 2))) < 2:  # one is the table itself
         return False
-    if not table.xpath("boolean(.//h1 | .//h2 | .//h3 | .//table | .//div[@role='table'])"):
+    if any(cell.tag == "th" for cell in cells) or table.find("thead") is not None:
         return False
     return sum(sum(1 for cell in _cells_of([row]) if _read_line(cell)) > 1 for row in rows) < 2
 
@@ -232,12 +256,11 @@ def _is_layout(table: etree._Element, rows: Sequence[etree._Element]) -> bool:
 def _fill_table(table: etree._Element, rows: list[etree._Element]) -> None:
     """Repeat what spans rows in each, write a head of several rows as one, and a row above it
     that spans all columns as a line above the table."""
-    spans = table.xpath("boolean(.//@rowspan[.!='1'] | .//@colspan[.!='1'])")
-    if not spans and _count_head(rows) < 2:
+    if _count_head(rows) < 2 and not _SPANS(table):
         return
     _part_blocks(table)
+    width = max(sum(_read_span(cell, "colspan") for cell in _cells_of([row])) for row in rows)
     while len(rows) > 2 and len(cells := _cells_of(rows[:1])) == 1:
-        width = max(sum(_read_span(each, "colspan") for each in _cells_of([row])) for row in rows)
         if not 1 < width <= _read_span(cells[0], "colspan"):
             break
         title = etree.Element("p")

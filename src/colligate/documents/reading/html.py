@@ -115,12 +115,13 @@ def _check_attributes(source: SourceFile, written: str) -> None:
 
 # html-to-markdown silently drops text that nests deeper than some 1,000 elements.
 _DEEPEST = 500
+_IS_DEEP = etree.XPath(f"boolean({'/*' * (_DEEPEST + 2)})")
 _NOT_TEXT = ("script", "style", "template", "noscript")
 
 
 def _flatten(root: lxml_html.HtmlElement) -> None:
     """Turn each element at the greatest depth into a paragraph of all its text."""
-    level = [root]
+    level = [root] if _IS_DEEP(root) else []
     for _ in range(_DEEPEST):
         level = [child for element in level for child in element if isinstance(child.tag, str)]
     for element in level:

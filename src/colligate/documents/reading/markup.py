@@ -1,4 +1,4 @@
-"""E-books, notebooks, RTF and older Microsoft formats: each becomes Markdown."""
+"""E-books, notebooks and older Microsoft formats: each becomes Markdown."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def read_epub(source: SourceFile) -> Document:
     chapters = []
     for listed in package.iterfind("{*}spine/{*}itemref"):
         item = items.get(listed.get("idref"))
+        if item is None:
+            source.warn(f"it lists a chapter that it does not have: {listed.get('idref')}")
         if item is None or "nav" in item.get("properties", "").split():
             continue
         folder = posixpath.dirname(package_name)
@@ -67,14 +69,14 @@ def _join(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
 
 
-# DOC, XLS, PPT, MSG, RTF
+# DOC, XLS, PPT, MSG
 
 _SHEETS = "application/vnd.ms-excel"
 _FACTS = ("title", "subject", "authors", "created_at", "modified_at", "language")
 
 
 def read_legacy(source: SourceFile) -> Document:
-    """Read RTF, or a file of an older Microsoft program, by xberg."""
+    """Read a file of an older Microsoft program by xberg."""
     import xberg
 
     given = xberg.ExtractInput(kind="bytes", bytes=source.data, mime_type=source.format.media_type)

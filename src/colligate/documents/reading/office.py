@@ -30,7 +30,8 @@ from colligate.documents.reading.tables import table_tree
 from colligate.errors import CorruptFile, EncryptedFile, TooLarge
 
 DAMAGED = "open and save it again"
-_MEMBER_ERRORS = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
+_MEMBER_ERRORS = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError)
+_MEMBER_ERRORS += (RuntimeError,)
 _ALLOWED = 1 << 20  # bytes that an archive of any size may unpack to
 _PIECE = 1 << 16
 
@@ -190,7 +191,8 @@ def _text_of(element: etree._Element) -> str:
 
 def _read_chart(chart: etree._Element) -> list[list[str]]:
     """Return the figures of a chart as they are stored beside it: a column for each series."""
-    head, rows = [_text_of(each) for each in chart.iterfind("{*}chart/{*}title")][:1] or [""], {}
+    head = [_text_of(each) for each in chart.iterfind("{*}chart/{*}title")][:1] or [""]
+    rows: dict[int, dict[int, str]] = {}
     for series in chart.iter("{*}ser"):
         named = series.find("{*}tx")
         head.append(

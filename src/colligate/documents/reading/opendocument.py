@@ -136,11 +136,10 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
         label, number = _next_number(
             styles.get(name, {}), counts.setdefault(name, {}), level, element
         )
-        is_plain = around is not None and line.tag.endswith("}p") and (number or not label)
-        if label and not is_plain:
-            line.text = f"{label} {line.text or ''}"
-        elif is_plain:
+        if around is not None and line.tag.endswith("}p") and (number or not label):
             items.append((element, around, number))
+        elif label:
+            line.text = f"{label} {line.text or ''}"
     for item, around, number in items:
         item.tag, around.tag = "li", "ol" if number else "ul"
         if number:

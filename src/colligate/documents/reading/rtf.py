@@ -231,8 +231,7 @@ class _RtfReader:
         if self._state.into is None or (not known and word not in ("shpinst", "mmath")):
             self._state = replace(self._state, into=None)
         elif known:
-            plain = {"raised": False, "struck": False}
-            self._state = replace(self._state, into=[], apart=word, **plain)
+            self._state = replace(self._state, into=[], apart=word, raised=False, struck=False)
 
     def _end_apart(self, name: str, text: str) -> None:
         shown = " ".join(unescape(text).split())

@@ -215,6 +215,7 @@ _TEXTS = ("t", "p", "tab", "ptab", "br", "instrText", "fldSimple")
 # Automatic numbers
 
 _FORMS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
+_FORMS |= dict.fromkeys(("chineseCounting", "chineseCountingThousand", "japaneseCounting"), "一")
 _SIMPLE = re.compile(r"%\d[.)]")  # what Markdown has for the items of a list
 _PLACE = re.compile(r"%([1-9])")
 
