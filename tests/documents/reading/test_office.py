@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -419,6 +420,16 @@ EPUB = pack(
         "n.xhtml": CHAPTER.format("<p>One, Two</p>"),
     }
 )
+
+
+def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(EPUB)) as archive:
+        listed = archive.read("c.opf").decode()
+    listed = listed.replace("<spine>", '<spine><itemref idref="c9"/>')
+    document = write_and_read(tmp_path / "a.epub", with_members(EPUB, {"c.opf": listed}))
+    assert [warning.partition(": ")[2] for warning in document.warnings] == [
+        "it lists a chapter that it does not have: c9"
+    ]
 
 
 HTML = (

@@ -208,7 +208,7 @@ def mark_boxes(root: etree._Element) -> None:
 # Tables
 
 _LONGEST_LABEL = 200  # characters of a cell that is repeated
-_MOST_FILLED = 100_000  # cells of a table that spans fill
+_MOST_FILLED = 1_000_000  # characters of a table that spans fill, its cells counted
 _WIDEST = 1_000
 _DEEPEST_HEAD = 5
 _GROUPS = ("tr", "thead", "tbody", "tfoot")
@@ -312,7 +312,10 @@ def _fill_spans(rows: Sequence[etree._Element], deep: int) -> None:
                 if times > 1:
                     pending[len(cells)] = (times - 1, text)
                 cells.append(_make_cell(text))
-                left -= 1
+                left -= len(text) + 1
+                if left < 0:
+                    pending.clear()
+                    last = -1
             if cell is None:
                 break
             wide = _read_span(cell, "colspan") if left > 0 else 1
@@ -328,7 +331,7 @@ def _fill_spans(rows: Sequence[etree._Element], deep: int) -> None:
                 if tall > 1:
                     pending[len(cells)] = (tall - 1, shown)
                 cells.append(_make_cell(shown) if column else cell)
-            left -= wide - 1
+            left -= (wide - 1) * (len(text) + 1)
         row[:] = cells
         if number == deep - 1:
             head = [_read_line(cell) for cell in cells]

@@ -49,6 +49,7 @@ _NOT_READ = {"objemb": "embedded files are not read", "mmath": "equations are no
 _BREAKS = ("par", "sect", "page", "column", "\n", "\r")
 _DEEPEST = 10_000  # groups inside each other
 _DEEPEST_LIST = 8
+_MOST_EDGES = 100  # that columns of a table have
 _NEAR = 30  # twentieths of a point between edges of cells that are one
 _BARE_NUMBER = re.compile(r"(\d{1,6})[.)]")
 _WRITTEN_NUMBER = re.compile(r"\d|\w{2}|\w\W")  # not the "o" that some bullets are
@@ -106,6 +107,7 @@ class _Table:
         for edge in sorted(cell.edge for _, row in self.rows for cell in row):
             if not edges or edge > edges[-1] + _NEAR:
                 edges.append(edge)
+        edges = edges[:_MOST_EDGES]
         above: dict[int, _Cell] = {}
         rows: list[list[tuple[_Cell, int]]] = []
         for _, row in self.rows:

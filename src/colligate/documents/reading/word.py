@@ -160,7 +160,7 @@ class _Body:
             notes = {_value(note, "id"): note for note in part.iterfind(f"{{*}}{kind}")}
             marks = list(self._body.iter(f"{{*}}{kind}Reference"))
             for number, mark in enumerate(marks, 1):
-                note = notes.get(_value(mark, "id"))
+                note = notes.pop(_value(mark, "id"), None)
                 label = f"[Note {format_number(number, form)}]"
                 if note is not None and not form:
                     label = label_comment(_value(note, "author"))
@@ -218,6 +218,8 @@ _FORMS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman
 _FORMS |= dict.fromkeys(("chineseCounting", "chineseCountingThousand", "japaneseCounting"), "一")
 _SIMPLE = re.compile(r"%\d[.)]")  # what Markdown has for the items of a list
 _PLACE = re.compile(r"%([1-9])")
+_LONGEST_LABEL = 100
+_MOST_BASES = 20  # styles that a style is based on, each on the next
 
 
 class _Numbering:
@@ -271,16 +273,16 @@ class _Numbering:
             number = stated
         return number, level
 
-    def _inherit(self, style: str) -> tuple[str, str]:
-        if style in self._inherited:
-            return self._inherited[style]
-        self._inherited[style] = "", ""  # ends circles
+    def _inherit(self, style: str, left: int = _MOST_BASES) -> tuple[str, str]:
+        if style in self._inherited or not left:
+            return self._inherited.get(style, ("", ""))
+        self._inherited[style] = "", ""
         if (found := self._styles.get(style)) is not None:
             number = _value(found.find("{*}pPr/{*}numPr/{*}numId"))
             level = _value(found.find("{*}pPr/{*}numPr/{*}ilvl"))
             levels = self._find_levels(number)
             linked = [at for at in levels if _value(levels[at].find("{*}pStyle")) == style]
-            above = self._inherit(_value(found.find("{*}basedOn")))
+            above = self._inherit(_value(found.find("{*}basedOn")), left - 1)
             level = level or "".join(map(str, linked[:1]))
             self._inherited[style] = (number or above[0], level or above[1])
         return self._inherited[style]
@@ -318,6 +320,7 @@ class _Numbering:
             if deeper not in levels or _value(levels[deeper].find("{*}lvlRestart")) != "0":
                 del counts[deeper]
         form, text = (_value(levels[level].find(f"{{*}}{name}")) for name in ("numFmt", "lvlText"))
+        text = text[:_LONGEST_LABEL]
         legal = _is_on(levels[level].find("{*}isLgl"))
 
         def show(place: re.Match[str]) -> str:
