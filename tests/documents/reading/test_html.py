@@ -76,6 +76,8 @@ def test_a_table_that_spans_more_than_a_page_can_show_stays_small(tmp_path: Path
         ),
         ('<p>Let.<a href="#n1"><sup>a</sup></a> Sold.', "Let. Sold."),
         ('<p>Let<a href="n.html#n1">[1]</a><a href="n.html#n2">[2]</a>, sold.', "Let, sold."),
+        ('<p>Let<sup><a href="n.html#n1">1</a></sup> it.', "Let it."),
+        ('<p>Let<span><a href="n.html#n1">*</a></span> it.', "Let it."),
         ('<p>Let <a epub:type="noteref" href="n.html#x">note</a>.', "Let ."),
         ('<p>See <a href="#s4">4</a> and <a href="#s5">clause 5</a>.', "See 4 and clause 5."),
         ('<h2>Fees<a href="#fees">¶</a></h2>', "## Fees"),
@@ -98,6 +100,7 @@ def test_marks_of_notes_are_not_in_sentences(tmp_path: Path, body: str, shown: s
         ("<ol><li>x<li value=7>y<li>z</ol>", "1. x\n\n7) y\n8) z"),
         ("<input type=checkbox checked>Meals<br><input type=radio>Bed", "☒ Meals\n☐ Bed"),
         ("<input type=checkbox checked><p>a", "a"),
+        ("<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby>字", "漢字"),
         ("<p>It is <s>30</s> <del>31</del> <ins>45</ins>", "It is ~~30~~ ~~31~~ 45"),
     ],
 )

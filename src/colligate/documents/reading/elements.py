@@ -127,10 +127,14 @@ def drop_note_marks(root: etree._Element) -> None:
 
     Other links inside the page become their text: a document has no such places.
     """
-    for link in [each for each in root.iter("a") if "#" in each.get("href", "")]:
+    inside = re.compile(r"[^:]*#")  # an address without a scheme: of the page or the book
+    for link in [each for each in root.iter("a") if inside.match(each.get("href", ""))]:
         shown, around, before = _read_line(link), link.getparent(), link.getprevious()
         role = f"{link.get('role')} {link.get('epub:type')}"
         text = (around.text if before is None else before.tail) or ""
+        if before is None and not text and around.tag in ("span", "small", "b", "i"):
+            before = around.getprevious()
+            text = (around.getparent().text if before is None else before.tail) or ""
         raised = any(_read_line(each) == shown for each in link.iter("sup"))
         glued = (
             _GLUED.search(text)
@@ -138,11 +142,11 @@ def drop_note_marks(root: etree._Element) -> None:
             or (before is not None and before.tag == _DROPPED and not text)
         )
         is_mark = 0 < len(shown) <= _LONGEST_MARK and not _LETTER.search(shown)
-        if around.tag == "sup" and link.get("href").startswith("#"):
+        if around.tag == "sup":
             around.tag = _DROPPED
         elif raised or "noteref" in role or "backlink" in role or (is_mark and glued):
             link.tag = _DROPPED
-        elif link.get("href").startswith("#"):
+        else:
             link.tag = "span"
     etree.strip_elements(root, _DROPPED, with_tail=False)
 

@@ -59,6 +59,7 @@ def parse_html(source: SourceFile, written: str) -> tuple[str, dict[str, str]]:
         root.remove(head)
     drop_furniture(root)
     etree.strip_tags(root, "mark", "ins")  # marks such as "==" would be put around their text
+    etree.strip_elements(root, "rt", "rp", with_tail=False)  # reading aids inside of words
     _write_formulas(root)
     drop_note_marks(root)
     _mark_superscripts(root)
