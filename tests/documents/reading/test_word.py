@@ -171,6 +171,12 @@ SUM = f"<m:nary>{SIGN}{part('sub', 'i=1')}{part('sup', 'n')}</m:nary>"
 DELETED = '<w:del w:author="A"><w:r><w:delText>30</w:delText></w:r></w:del>'
 DELETED_ROW = f"<w:tr><w:trPr><w:del/></w:trPr><w:tc>{line('no')}</w:tc></w:tr>"
 NESTED = f"<w:tbl><w:tr><w:tc>{line('i')}</w:tc><w:tc>{line('j')}</w:tc></w:tr></w:tbl>"
+CHOICE = (
+    '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:ddList><w:result w:val="1"/>'
+    '<w:listEntry w:val="North"/><w:listEntry w:val="South"/></w:ddList></w:ffData></w:fldChar></w:r>'
+    "<w:r><w:instrText> FORMDROPDOWN </w:instrText></w:r>"
+    '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+)
 REFERENCE = (
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> REF _R1 \\r </w:instrText>'
     '</w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r><w:r><w:t>4.2</w:t></w:r>'
@@ -196,6 +202,7 @@ def rows(*texts: tuple[str, ...]) -> str:
         (line(run("30", "<w:strike/>"), run("40", "<w:dstrike/>"), " 45"), "~~3040~~ 45"),
         (line(run("a", '<w:vanish w:val="0"/>'), run("x", "<w:vanish/>")), "a"),
         (line(ticked(1), " Meals") + line(ticked(0), " Bed"), "☒ Meals\n\n☐ Bed"),
+        (line("Depot: ", CHOICE), "Depot: South"),
         (line("See clause ", REFERENCE, "."), "See clause 4.2."),
         (line("y = ", math(FRACTION + SUM)), "y = (a+1)/b∑_(i=1)^n"),
         (f"<w:p><m:oMathPara>{math(part('e', 'x'))}</m:oMathPara></w:p>", "x"),

@@ -126,6 +126,14 @@ class _Body:
             self._source.warn("hidden text is not read")
         for struck in body.iter("{*}dstrike"):
             struck.tag = f"{self._space}strike"
+        for choice in list(body.iter("{*}ddList")):  # a field of a form
+            entries = [_value(each) for each in choice.iterfind("{*}listEntry")]
+            chosen = read_integer(_value(choice.find("{*}result")), 0)
+            run = next(choice.iterancestors("{*}r"), None)
+            if run is not None and 0 <= chosen < len(entries):
+                run.addnext(self._make("r", entries[chosen]))
+        if body.find(".//{*}altChunk") is not None:
+            self._source.warn("inserted files are not read")
         for equation in list(body.iter("{*}oMath")):
             equation.getparent().replace(equation, self._make("r", spell_out(equation)))
         for group in list(body.iter("{*}oMathPara")):
