@@ -116,10 +116,14 @@ def note(kind: str, number: int, text: str, more: str = "") -> str:
     return f'<w:{kind} w:id="{number}" {more}>{line(text)}</w:{kind}>'
 
 
+MARKED = noted("footnote", 2).replace("<w:r>", "<w:r><w:t> Or</w:t>")  # a mark of its own: *
+MARKED = MARKED.replace("/></w:r>", ' w:customMarkFollows="1"/><w:t>*</w:t></w:r>')
+
+
 def test_notes_and_comments_stand_below_their_paragraph(tmp_path: Path) -> None:
     row = f"<w:tr><w:tc>{line('Total', noted('footnote', 3))}</w:tc><w:tc>{line('9')}</w:tc></w:tr>"
     content = word_xml(
-        line("It is let.", noted("footnote", 2), " It is sold.", noted("endnote", 2))
+        line("It is let.", MARKED, " It is sold.", noted("endnote", 2))
         + line("The price", noted("comment", 0), " is 7 euros.")
         + f"<w:tbl>{row}{row.replace('Total', 'All').replace(noted('footnote', 3), '')}</w:tbl>"
         + line("End."),
@@ -128,8 +132,8 @@ def test_notes_and_comments_stand_below_their_paragraph(tmp_path: Path) -> None:
         comments=note("comment", 0, "Per hour?", 'w:author="Ann"'),
     )
     assert write_and_read(tmp_path / "a.docx", content).text == (
-        "It is let. It is sold.\n\n[Note 1] By the day.\n\n[Note i] Once.\n\nThe price is 7 euros."
-        "\n\n[Comment by Ann] Per hour?\n\n| Total | 9 |\n| --- | --- |\n| All | 9 |\n\n"
+        "It is let. Or It is sold.\n\n[Note 1] By the day.\n\n[Note i] Once.\n\nThe price is "
+        "7 euros.\n\n[Comment by Ann] Per hour?\n\n| Total | 9 |\n| --- | --- |\n| All | 9 |\n\n"
         "[Note 2] Without tax.\n\nEnd.\n"
     )
 
@@ -173,7 +177,8 @@ DELETED_ROW = f"<w:tr><w:trPr><w:del/></w:trPr><w:tc>{line('no')}</w:tc></w:tr>"
 NESTED = f"<w:tbl><w:tr><w:tc>{line('i')}</w:tc><w:tc>{line('j')}</w:tc></w:tr></w:tbl>"
 CHOICE = (
     '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:ddList><w:result w:val="1"/>'
-    '<w:listEntry w:val="North"/><w:listEntry w:val="South"/></w:ddList></w:ffData></w:fldChar></w:r>'
+    '<w:listEntry w:val="North"/><w:listEntry w:val="South"/></w:ddList></w:ffData></w:fldChar>'
+    "</w:r>"
     "<w:r><w:instrText> FORMDROPDOWN </w:instrText></w:r>"
     '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
 )
@@ -202,6 +207,11 @@ def rows(*texts: tuple[str, ...]) -> str:
         (line(run("30", "<w:strike/>"), run("40", "<w:dstrike/>"), " 45"), "~~3040~~ 45"),
         (line(run("a", '<w:vanish w:val="0"/>'), run("x", "<w:vanish/>")), "a"),
         (line(ticked(1), " Meals") + line(ticked(0), " Bed"), "☒ Meals\n\n☐ Bed"),
+        (
+            '<w:tbl><w:tr><w:trPr><w:gridBefore w:val="1"/></w:trPr>'
+            f"<w:tc>{line('B')}</w:tc></w:tr>{rows(('c', 'd'))}</w:tbl>",
+            "|  | B |\n| --- | --- |\n| c | d |",
+        ),
         (line("Depot: ", CHOICE), "Depot: South"),
         (line("See clause ", REFERENCE, "."), "See clause 4.2."),
         (line("y = ", math(FRACTION + SUM)), "y = (a+1)/b∑_(i=1)^n"),

@@ -98,6 +98,7 @@ def _prepare(source: SourceFile, archive: Archive) -> io.BytesIO:
 
 _WITHOUT_TEXT = ("deleted", "moveFrom", "rt", "rubyPr")  # what was moved; reading aids
 _AROUND_TEXT = ("fldSimple", "dir", "bdo", "ruby", "rubyBase")  # what mammoth leaves out
+_MOST_SKIPPED = 60  # columns before the first cell of a row: Word has no more
 _OFF = ("0", "false", "off")
 
 
@@ -126,6 +127,14 @@ class _Body:
             self._source.warn("hidden text is not read")
         for struck in body.iter("{*}dstrike"):
             struck.tag = f"{self._space}strike"
+        for skipped in body.iter("{*}gridBefore"):
+            row = next(skipped.iterancestors(f"{self._space}tr"), None)
+            for _ in range(
+                min(read_integer(_value(skipped), 0), _MOST_SKIPPED) if row is not None else 0
+            ):
+                cell = etree.Element(f"{self._space}tc")
+                cell.append(self._make("p", ""))
+                row.insert(1, cell)
         for choice in list(body.iter("{*}ddList")):  # a field of a form
             entries = [_value(each) for each in choice.iterfind("{*}listEntry")]
             chosen = read_integer(_value(choice.find("{*}result")), 0)
@@ -174,8 +183,11 @@ class _Body:
                     label = label_comment(_value(note, "author"))
                 if note is not None and (text := _read_text(note)):
                     put_below(mark, self._make("p", f"{label} {text}"), self._last)
-                if mark.getparent().tag == f"{self._space}r":  # a mark of its own is in the run
-                    mark.getparent().clear(keep_tail=True)
+                if _value(mark, "customMarkFollows") in ("1", "true", "on"):
+                    for text in mark.itersiblings(f"{self._space}t"):
+                        text.text = ""
+                mark.tag = "dropped"
+        etree.strip_elements(self._body, "dropped", with_tail=False)
 
     def _place_page_headers(self) -> None:
         """Put what stands above and below the pages at the end, each text once."""
