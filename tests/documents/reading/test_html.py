@@ -55,6 +55,10 @@ VANS = "<tr><th rowspan=2>Van<th colspan=2>Loads<tr><th>t<th>pallets"
             "| a | b |\n| --- | --- |\n| c | k |",
         ),
         ("<tr><form><td rowspan=2>a<td>b</form><tr><td>c", "| a | b |\n| --- | --- |\n|  | c |"),
+        (
+            "<tr><td>Hello<tr><td><table><tr><td>a<td>b<tr><td>c<td>d</table>",
+            "Hello\n\n" + table("| a | b |", "| c | d |"),
+        ),
         ("<tr><td><h2>Left</h2>x<td><h2>Right</h2>y", "## Left\n\nx\n\n## Right\n\ny"),
     ],
 )
@@ -78,6 +82,7 @@ def test_a_table_that_spans_more_than_a_page_can_show_stays_small(tmp_path: Path
         ('<p>Let<a href="n.html#n1">[1]</a><a href="n.html#n2">[2]</a>, sold.', "Let, sold."),
         ('<p>Let<sup><a href="n.html#n1">1</a></sup> it.', "Let it."),
         ('<p>Let<span><a href="n.html#n1">*</a></span> it.', "Let it."),
+        ('<p><a href="#r1">1</a>Daily.', "1 Daily."),
         ('<p>Let <a epub:type="noteref" href="n.html#x">note</a>.', "Let ."),
         ('<p>See <a href="#s4">4</a> and <a href="#s5">clause 5</a>.', "See 4 and clause 5."),
         ('<h2>Fees<a href="#fees">¶</a></h2>', "## Fees"),

@@ -148,6 +148,8 @@ def drop_note_marks(root: etree._Element) -> None:
             link.tag = _DROPPED
         else:
             link.tag = "span"
+            if is_mark and before is None and not text.strip():  # the label of a note
+                link.tail = f" {clean_xml(link.tail)}"
     etree.strip_elements(root, _DROPPED, with_tail=False)
 
 
@@ -224,21 +226,27 @@ def arrange_tables(root: etree._Element) -> None:
 
     What only lays out a page becomes blocks, and a table inside a cell one line of it.
     """
-    for table in reversed(list(root.iter("table"))):  # the inner first
-        groups = [[each] if each.tag == "tr" else [*each] for each in table if each.tag in _GROUPS]
-        rows = [row for group in groups for row in group if row.tag == "tr"]
-        regular = all(child.tag in ("td", "th") for row in rows for child in row)
-        if _is_layout(table, rows):
+    for table in list(root.iter("table")):
+        if _is_layout(table, rows := _rows_of(table)):
             for element in [table, *table.iterchildren(), *rows, *_cells_of(rows)]:
                 element.tag = "div"
-        elif regular and next(table.iterancestors("table"), None) is not None:
-            _part_blocks(table)
-            lines = [_read_line(each) for each in table if each.tag not in _GROUPS]
-            lines += [", ".join(filter(None, map(_read_line, _cells_of([row])))) for row in rows]
-            table.clear(keep_tail=True)
-            table.tag, table.text = "div", "; ".join(filter(None, lines))
-        elif rows and regular:
+    for table in reversed(list(root.iter("table"))):  # the inner first
+        rows = _rows_of(table)
+        if not rows or not all(child.tag in ("td", "th") for row in rows for child in row):
+            continue
+        if next(table.iterancestors("table"), None) is None:
             _fill_table(table, rows)
+            continue
+        _part_blocks(table)
+        lines = [_read_line(each) for each in table if each.tag not in _GROUPS]
+        lines += [", ".join(filter(None, map(_read_line, _cells_of([row])))) for row in rows]
+        table.clear(keep_tail=True)
+        table.tag, table.text = "div", "; ".join(filter(None, lines))
+
+
+def _rows_of(table: etree._Element) -> list[etree._Element]:
+    groups = [[each] if each.tag == "tr" else [*each] for each in table if each.tag in _GROUPS]
+    return [row for group in groups for row in group if row.tag == "tr"]
 
 
 def _cells_of(rows: Sequence[etree._Element]) -> list[etree._Element]:
