@@ -30,8 +30,10 @@ from colligate.documents.reading.tables import table_tree
 from colligate.errors import CorruptFile, EncryptedFile, TooLarge
 
 DAMAGED = "open and save it again"
-_MEMBER_ERRORS = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError)
-_MEMBER_ERRORS += (RuntimeError,)
+_MEMBER_ERRORS = (
+    *(KeyError, ValueError, EOFError, OSError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 _ALLOWED = 1 << 20  # bytes that an archive of any size may unpack to
 _PIECE = 1 << 16
 

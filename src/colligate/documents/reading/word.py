@@ -114,6 +114,16 @@ class _Body:
 
     def complete(self) -> None:
         """Write all that mammoth leaves out as paragraphs."""
+        self._settle_text()
+        for shown, block in iter_graphics(self._archive, _MAIN, self._body, self._space):
+            put_below(shown, block, self._last)
+        self._place_boxes()
+        _Numbering(self._archive).write(self._body, self._make)
+        self._place_notes()
+        self._place_page_headers()
+
+    def _settle_text(self) -> None:
+        """Leave out what is deleted or hidden, and write what fields and equations show."""
         body = self._body
         for deleted in list(body.iter("{*}del")):
             if len(deleted):  # else it says that the end of a paragraph or a row is deleted
@@ -128,13 +138,10 @@ class _Body:
         for struck in body.iter("{*}dstrike"):
             struck.tag = f"{self._space}strike"
         for skipped in body.iter("{*}gridBefore"):
-            row = next(skipped.iterancestors(f"{self._space}tr"), None)
-            for _ in range(
-                min(read_integer(_value(skipped), 0), _MOST_SKIPPED) if row is not None else 0
-            ):
+            for _ in range(min(read_integer(_value(skipped), 0), _MOST_SKIPPED)):
                 cell = etree.Element(f"{self._space}tc")
                 cell.append(self._make("p", ""))
-                row.insert(1, cell)
+                skipped.getparent().addnext(cell)  # after the row's properties
         for choice in list(body.iter("{*}ddList")):  # a field of a form
             entries = [_value(each) for each in choice.iterfind("{*}listEntry")]
             chosen = read_integer(_value(choice.find("{*}result")), 0)
@@ -147,12 +154,6 @@ class _Body:
             equation.getparent().replace(equation, self._make("r", spell_out(equation)))
         for group in list(body.iter("{*}oMathPara")):
             group.tag = f"{self._space}smartTag"
-        for shown, block in iter_graphics(self._archive, _MAIN, body, self._space):
-            put_below(shown, block, self._last)
-        self._place_boxes()
-        _Numbering(self._archive).write(body, self._make)
-        self._place_notes()
-        self._place_page_headers()
 
     def _make(self, name: str, text: str) -> etree._Element:
         """Return a run or a paragraph of a text."""
