@@ -199,13 +199,13 @@ def split_paragraphs(
     found: list[Span] = []
     for blocks in _iter_between_headings(document, area):
         start: int | None = None  # of the paragraph that is being joined
-        words = 0
         for unit in (unit for block in blocks for unit in _cut_block(document, block, most_words)):
             start = unit.start if start is None else start
-            words += unit.words
+            # Pieces that no blank divides have fewer words together than apart.
+            words = len(word_spans(document.text, start, unit.end))
             if words >= least_words or unit.end == blocks[-1].end:
                 found.append(Span(document.id, start, unit.end))
-                start, words = None, 0
+                start = None
     return found
 
 
@@ -271,7 +271,6 @@ class _Unit(NamedTuple):
 
     start: int
     end: int
-    words: int
 
 
 _Offsets = tuple[int, int]
@@ -299,7 +298,7 @@ def _cut(
         return
     for i in range(0, len(words), most_words):
         run = words[i : i + most_words]
-        yield _Unit(run[0][0], run[-1][1], len(run))
+        yield _Unit(run[0][0], run[-1][1])
 
 
 def _split_at_blank_lines(text: str) -> Iterator[_Offsets]:
