@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from colligate.documents.document import Document
+from colligate.documents.document import SHEETS, Document
 from colligate.documents.languages import detect_language
 from colligate.documents.reading.discovery import FoundFiles, find_files
-from colligate.documents.reading.formats import detect_format
+from colligate.documents.reading.formats import describe_mismatch, detect_format
 from colligate.documents.reading.source import Limits, SourceFile, document_id, load, make_document
+from colligate.documents.reading.tables import find_prose
 from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat, find_installer
 
@@ -61,6 +62,14 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     path = Path(path)
     data = load(path, limits)
     source = SourceFile(path, data, detect_format(path, data), limits)
+    documents = read_source(source)
+    return Reading(documents, tuple(source.warnings))
+
+
+def read_source(source: SourceFile) -> tuple[Document, ...]:
+    """Read a loaded file; its warnings are in `source.warnings` then."""
+    if mismatch := describe_mismatch(source.path, source.format):
+        source.warn(mismatch)
     try:
         read: Reader = pkgutil.resolve_name(source.format.reader)
         made = read(source)
@@ -79,7 +88,7 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
         raise source.error(ReadingError, why, hint) from error
     if not documents:
         raise source.error(NoText, "it holds no document", "leave it out")
-    return Reading(documents, tuple(source.warnings))
+    return documents
 
 
 _SHORTEST = 200  # characters of a section, on average, of a document with very many
@@ -103,4 +112,5 @@ def _with_language(document: Document) -> Document:
         raise TypeError(f"expected a Document, got {type(document).__name__}")
     if document.language != "und":
         return document
-    return dataclasses.replace(document, language=detect_language(document.text))
+    text = find_prose(document.text) if document.media_type in SHEETS else document.text
+    return dataclasses.replace(document, language=detect_language(text))
