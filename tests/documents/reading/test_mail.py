@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
@@ -68,6 +69,34 @@ def test_a_message_that_is_attached_is_read_in_its_place(tmp_path: Path) -> None
         "Subject: Level 0\nFrom: Ada Hölm <ada@example.org>\n\nThe bottom.\n"
     )
     assert document.warnings == ()
+
+
+PACKED = """Subject: Fwd
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=B
+
+--B
+Content-Type: message/rfc822
+Content-Transfer-Encoding: base64
+
+{}
+--B
+Content-Type: text/plain; charset=iso-8859-1
+Content-Disposition: attachment; filename=notes.txt
+Content-Transfer-Encoding: quoted-printable
+
+The caf=E9 is shut.
+--B--
+"""
+
+
+def test_the_encoding_of_what_is_attached_is_that_of_its_head(tmp_path: Path) -> None:
+    inner = base64.encodebytes(letter("Level 0", "The bottom.").as_bytes()).decode()
+    (tmp_path / "a.eml").write_text(PACKED.format(inner))
+    message, notes = read_file(tmp_path / "a.eml").documents
+    assert "Subject: Level 0\nFrom: Ada Hölm" in message.text
+    assert "The bottom." in message.text
+    assert (notes.text, notes.warnings) == ("The café is shut.", ())
 
 
 def test_messages_in_very_many_others_are_named(tmp_path: Path) -> None:

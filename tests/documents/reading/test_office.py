@@ -276,6 +276,7 @@ def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
     ("cells", "shown"),
     [
         ('<c t="s"><v>1</v></c><c t="s"><v>9</v></c><c><v>1</v></c>', "| Fee due |  | 1 |"),
+        ('<c t="s"><v>2</v></c><c><v>1</v></c>', "| two lines | 1 |"),
         ('<c t="b"><v>1</v></c><c t="e"><v>#REF!</v></c>', "| TRUE | #REF! |"),
         ('<c r="A1"><v>1</v></c><c r="XFD1"><v>2</v></c>', "| 1 |  | 2 |"),
         ('<c r="B1"><v>1</v></c><c r="D1"><v>2</v></c>', "|  | 1 |  | 2 |"),
@@ -284,6 +285,7 @@ def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
 )
 def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, shown: str) -> None:
     runs = "<si><t>x</t></si><si><r><t>Fee</t></r><rPh><t>fi</t></rPh><r><t> due</t></r></si>"
+    runs += "<si><t>two_x000D_\nlines</t></si>"
     strings = {"xl/sharedStrings.xml": f'<sst xmlns="{SHEETS}">{runs}</sst>'}
     content = with_members(workbook(S=rows_of(cells)), strings)
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text

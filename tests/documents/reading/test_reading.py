@@ -334,6 +334,7 @@ XML_BOOK = """<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>
         ("a.xls", f"<table>{ROWS}</table>".encode("utf-16"), "html"),
         ("a.xls", "Tree\tCount\nLarch\t17\n", "csv"),
         ("a.XLSX", "Tree\tCount\nLarch\t17\n".encode("utf-16"), "csv"),
+        ("a.csv", f"<!DOCTYPE html><table>{ROWS}</table>", "html"),
         ("a.ods", "Tree;Count\nLarch;17\n", "csv"),
         ("a.xls", XML_BOOK, "XML"),
         ("a.pdf", "<!-- 404 --><p>Larch 17</p>", "html"),

@@ -172,7 +172,7 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
         return named
     if looks_binary(data):
         raise _unsupported(path, "it is not text but binary data", "leave it out")
-    if needs_container or named in (None, TEXT, HTML):
+    if needs_container or named in (None, TEXT, HTML, CSV):
         begun = read_beginning(data, _HEAD)
         found = next((form for form, begin in _BEGINNINGS.items() if begin.match(begun)), None)
         if found is not None and (named is not HTML or found is MHTML):

@@ -6,6 +6,7 @@ its own, read by the reader of its format.
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
 import re
@@ -96,10 +97,9 @@ def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
         kind, name = part.get_content_type(), part.get_filename()
         is_file = bool(name) or part.get_content_disposition() == "attachment"
         if kind == "message/rfc822":
-            nested = [each for each in part.iter_parts() if depth < _DEEPEST]
-            parts.too_deep += not nested
-            for each in nested:
-                _collect(each, parts, depth + 1)
+            parts.too_deep += depth == _DEEPEST
+            for each in part.iter_parts() if depth < _DEEPEST else ():
+                _collect(_unpack(part, each), parts, depth + 1)
         elif kind == "text/calendar" and not is_file:
             parts.texts.append(("", write_events(_read_content(part))))
         elif part is body or (kind in ("text/plain", "text/html") and not is_file):
@@ -109,7 +109,17 @@ def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
             parts.pictures += 1
         else:
             content = part.get_payload(decode=True)
+            if part.get_content_charset():  # which the file itself may not say
+                content = clean_text(_read_content(part)).encode()
             parts.files.append((name or "unnamed", content if isinstance(content, bytes) else b""))
+
+
+def _unpack(part: MIMEPart, message: MIMEPart) -> MIMEPart:
+    """Return the message in a part, also one in base64: no standard has that, but programs do."""
+    if str(part.get("Content-Transfer-Encoding", "")).lower() != "base64":
+        return message
+    packed = base64.b64decode(str(message.get_payload()))
+    return email.message_from_bytes(packed, EmailMessage, policy=email.policy.default)
 
 
 def _iter_leaves(message: MIMEPart, within: str = "") -> Iterator[tuple[MIMEPart, str]]:

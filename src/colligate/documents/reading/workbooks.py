@@ -250,11 +250,15 @@ def _read_column(letters: str) -> int:
     return number - 1
 
 
+_CODED = re.compile("_x([0-9A-Fa-f]{4})_")  # a control character, such as _x000D_
+
+
 def _join_text(element: etree._Element) -> str:
     """Return the runs of a text, without its reading aids (phonetic runs)."""
-    return "".join(
+    text = "".join(
         each.text or "" for each in element.iter("{*}t") if not each.getparent().tag.endswith("rPh")
     )
+    return _CODED.sub(lambda code: chr(int(code[1], 16)), text) if "_x" in text else text
 
 
 # XLS
