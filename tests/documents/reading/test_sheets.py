@@ -92,6 +92,7 @@ def row_of(document: Document, text: str) -> int | None:
 TITLED = [["Boats of the quay"], ["as of 3 May 2026"], [], ["Boat", "Crew"], ["Wren", "4"]]
 KEYS = [["Report", "Boats"], ["Boat", "Crew", "Berth", "Fee"], ["Wren", "4", "7", "90"]]
 KEYS += [["Gull", "2", "8", "40"]]
+DATED = [["Boats", "", "", "3 May"], *KEYS[1:]]
 UNNAMED = [["Wren", "4", "90"], ["Gull", "2", "40"], ["Tern", "3", "60"]]
 YEARS = [["", "2025", "2026"], ["Wren", "400", "900"], ["Gull", "200", "700"]]
 SIZES = [["Size", "36", "37", "38"], ["Boot", "4", "0", "2"], ["Shoe", "9", "9", "1"]]
@@ -125,6 +126,13 @@ def table(head: str, *rows: str) -> str:
             + table("| Boat | Crew | Berth | Fee |", "| Wren | 4 | 7 | 90 |",
                     "| Gull | 2 | 8 | 40 |"),
             {"Boat |": 2, "Gull": 4},
+        ),
+        (
+            DATED,
+            "Boats 3 May\n\n"
+            + table("| Boat | Crew | Berth | Fee |", "| Wren | 4 | 7 | 90 |",
+                    "| Gull | 2 | 8 | 40 |"),
+            {"Gull": 4},
         ),
         (
             UNNAMED,
@@ -165,7 +173,7 @@ def table(head: str, *rows: str) -> str:
         (SPACED, table("|  | 2025 |  | 2026 |", "| Wren | 400 |  | 900 |",
                        "| Gull | 200 |  | 700 |"), {}),
     ],
-    ids="titled keys unnamed years sizes groups below deep beside spaced".split(),
+    ids="titled keys dated unnamed years sizes groups below deep beside spaced".split(),
 )  # fmt: skip
 def test_the_head_of_a_table_is_the_row_that_names_its_columns(
     tmp_path: Path, kind: str, rows: Rows, text: str, places: Mapping[str, int]

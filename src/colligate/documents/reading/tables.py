@@ -201,9 +201,11 @@ class _Sheet:
         top = next(n for n in wide if max(width - 1, width / 2 + 0.1) <= _width(cells[n]))
         while top + 2 < len(rows):  # a few cells at the left and comments above a head are titles
             row, below = cells[top], cells[top + 1]
-            is_short = _count(row) == _width(row) < width and rows[top][0] not in self._merged
             is_above = _width(below) >= width and _is_head(below, _kinds(cells[top + 2 :]))
-            if not (is_above and (is_short or row[0].startswith("# "))):
+            is_sparse = _count(row) == _width(row) < width or 2 * _count(row) <= width
+            label = _left(below)  # no column has two labels
+            is_title = is_sparse and row[label : label + 1] not in ([], [""], [below[label]])
+            if not (is_above and (is_title or row[0].startswith("# "))):
                 break
             top += 1
         kinds = _kinds(cells[top + 1 :])
@@ -231,7 +233,7 @@ class _Sheet:
             merged = self._merged.get(number, ())
             for left, right, _ in merged:
                 for column in range(left + 1, min(right + 1, width)):
-                    full[column] = full[left]
+                    full[column] = full[column] or full[left]
             if not merged and number != rows[-1][0]:  # over the columns to the next
                 for column in range(2, width):
                     full[column] = full[column] or full[column - 1]
