@@ -78,6 +78,13 @@ Dialogue: 0,0:00:03.00,0:00:05.00,Default,,0,0,0,,is shut.
             "0:00:01.000,0:00:03.000\nThe lock opens\n\n0:00:03.000,0:00:05.000\nat seven.\n",
             ["[00:00:01] The lock opens at seven."],
         ),
+        (
+            "a.srt",
+            "1\n00:00:01,000 --> 00:00:03,000\nNOTE THE VALVE.\n"
+            "2\n00:00:03,000 --> 00:00:04,000\nOK.\n",
+            ["[00:00:01] NOTE THE VALVE. OK."],
+        ),
+        ("a.srt", "No times at all.\n", ["No times at all."]),
         ("a.ass", SCRIPT, ["[00:00:01] The lock, the old one, is shut."]),
         (
             "a.srt",

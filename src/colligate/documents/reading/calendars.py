@@ -23,7 +23,10 @@ _ESCAPED = re.compile(r"\\(.)")
 def read_calendar(source: SourceFile) -> Document:
     """Read the events and tasks of a calendar."""
     tree = partial(text_tree, prose=False)
-    return make_document(source, write_events(source.text), tree=tree, title=source.stem)
+    text = write_events(source.text)
+    return make_document(
+        source, text if text.strip() else source.text, tree=tree, title=source.stem
+    )
 
 
 def write_events(text: str) -> str:

@@ -29,6 +29,9 @@ def read_subtitles(source: SourceFile) -> Document:
     text = _DIALOGUE.sub(_write_cue, source.text)
     cues = _without_repeats(list(_iter_cues(text)))
     written = "\n\n".join(_write_paragraphs(cues, set(_VOICE.findall(text)))) + "\n"
+    if not cues:
+        source.warn("it has no times and was read as plain text")
+        written = source.text
     return make_document(source, written, tree=partial(text_tree, prose=False), title=source.stem)
 
 
@@ -61,7 +64,9 @@ def _iter_cues(text: str) -> Iterator[_Cue]:
             times = (_seconds(found.groups()[:3]), _seconds(found.groups()[3:]))
             lines, skipped = [], False
         else:
-            skipped = bool(line) and (skipped or _NOT_SPOKEN.match(line) is not None)
+            begins = times is None or lines[-1:] == [""]
+            begins = begins and _NOT_SPOKEN.match(line) is not None
+            skipped = bool(line) and (skipped or begins)
             lines += [] if skipped else [line]
     if times is not None:
         yield _Cue(*times, _clean(lines))
