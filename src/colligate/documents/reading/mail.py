@@ -32,6 +32,7 @@ _SHOWN = ("From", "To", "Cc", "Date")
 _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
 _DEEPEST = 5  # messages in messages
 _MOST_FILES = 100
+_LONGEST_HEADER = 20_000  # characters
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
 
 
@@ -50,7 +51,7 @@ def read_email(source: SourceFile) -> Iterator[Document]:
     parts = _Parts()
     try:
         message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
-        kept = {name: " ".join(str(message.get(name, "")).split()) for name in _KEPT_HEADERS}
+        kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
         _collect(message, parts, 0)
     except (
         MessageError,
@@ -85,10 +86,17 @@ def read_email(source: SourceFile) -> Iterator[Document]:
     yield from attached
 
 
+def _read_header(message: MIMEPart, name: str) -> str:
+    """Return a header; a very long one as it is written, as parsing takes gigabytes."""
+    written = next((str(v) for n, v in message.raw_items() if n.lower() == name.lower()), "")
+    value = written if len(written) > _LONGEST_HEADER else str(message.get(name, ""))
+    return " ".join(clean_text(value).split())
+
+
 def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
     """Add the texts and files of a message, and of those in it, in their order."""
     shown = ("Subject", *_SHOWN) if depth else _SHOWN
-    head = {name: " ".join(str(message.get(name, "")).split()) for name in shown}
+    head = {name: _read_header(message, name) for name in shown}
     parts.texts.append(("", "\n".join(f"{name}: {head[name]}" for name in shown if head[name])))
     body = message.get_body(("plain", "html"))
     if body is None or not _read_content(body).strip():
