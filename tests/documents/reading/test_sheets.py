@@ -139,6 +139,11 @@ def table(head: str, *rows: str) -> str:
             table("|  |  |  |", "| Wren | 4 | 90 |", "| Gull | 2 | 40 |", "| Tern | 3 | 60 |"),
             {"Wren": 1, "Tern": 3},
         ),
+        (
+            [["Owner:", "Ada"], ["Quay:", "North"], ["Since:", "May"]],
+            table("|  |  |", "| Owner: | Ada |", "| Quay: | North |", "| Since: | May |"),
+            {"Ada": 1},
+        ),
         (YEARS, table("|  | 2025 | 2026 |", "| Wren | 400 | 900 |", "| Gull | 200 | 700 |"), {}),
         (SIZES, table("| Size | 36 | 37 | 38 |", "| Boot | 4 | 0 | 2 |", "| Shoe | 9 | 9 | 1 |"),
          {"Shoe": 3}),
@@ -173,7 +178,7 @@ def table(head: str, *rows: str) -> str:
         (SPACED, table("|  | 2025 |  | 2026 |", "| Wren | 400 |  | 900 |",
                        "| Gull | 200 |  | 700 |"), {}),
     ],
-    ids="titled keys dated unnamed years sizes groups below deep beside spaced".split(),
+    ids="titled keys dated unnamed labels years sizes groups below deep beside spaced".split(),
 )  # fmt: skip
 def test_the_head_of_a_table_is_the_row_that_names_its_columns(
     tmp_path: Path, kind: str, rows: Rows, text: str, places: Mapping[str, int]

@@ -209,8 +209,9 @@ class _Sheet:
                 break
             top += 1
         kinds = _kinds(cells[top + 1 :])
-        if _is_head(cells[top], kinds) is False:
-            return top, 0, kinds
+        labels = [each.endswith(":") for each in cells[top] if each]
+        if _is_head(cells[top], kinds) is False or (labels[0] and not all(labels)):
+            return top, 0, kinds  # data, or "Name:" before a name
         heads = 1
         while heads < min(_DEEPEST_HEAD, len(rows) - top - 1):
             number, above = rows[top + heads - 1][0], cells[top + heads - 1]
