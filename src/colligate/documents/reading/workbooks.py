@@ -17,7 +17,7 @@ from typing import Any
 from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
-from colligate.documents.reading.numbers import KNOWN_FORMATS, show_number
+from colligate.documents.reading.number_formats import KNOWN_FORMATS, show_number
 from colligate.documents.reading.office import Archive, read_properties
 from colligate.documents.reading.source import SourceFile
 from colligate.documents.reading.tables import WIDEST_GAP, Row, Sheets
