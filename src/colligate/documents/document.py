@@ -111,30 +111,40 @@ class Document:
     def row_of(self, span: Span) -> int | None:
         """Return the row of a sheet that a span begins in, or None outside sheets.
 
-        Row 1 is the first row with text, which is the table's head.
+        Row 1 is the first row of the sheet, and the head of its table if nothing is above that.
         """
         if self.media_type not in SHEETS or not self.text:
             return None
         node = self.tree.node_at(min(span.start, len(self.text) - 1))
         if node.kind is not Kind.TABLE:
             return None
+        above = sum(
+            each.kind is Kind.TABLE for each in self.tree.nodes[: self.tree.nodes.index(node)]
+        )
+        rows = self.metadata.get("table_rows", "").split()
+        first = int(rows[above]) if above < len(rows) else 1
         # The second line is the rule under the head, which is no row of the file.
-        return max(1, self.text.count("\n", node.span.start, span.start))
+        return first + max(0, self.text.count("\n", node.span.start, span.start) - 1)
 
     def table_head(self, span: Span) -> str:
         """Return the head of the table that a span continues; empty if it begins in none.
 
         The head is the first row with a word in it and the rows without a label that follow it, as
         the years under "Year ended". A later row that has nothing but a period ("2014") is its last
-        part, or takes its place if the first row is such a row too. If the first row has a label
-        and amounts, as in PDF files whose columns are named above the table, the short lines right
-        above the table are the head, also that of this row.
+        part, or takes its place if the first row is such a row too. In a sheet the titles right
+        above the table come first. If the first row has a label and amounts, as in PDF files whose
+        columns are named above the table, the short lines right above the table are the head, also
+        that of this row.
         """
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         start, end = node.span.start, span.start
         if node.kind is not Kind.TABLE:
             return ""
         first = self.text[start : min(node.span.end, start + _TOP)].partition("\n")[0]
+        titled = self.media_type in SHEETS and end > start
+        titles = self._lines_above(start) if titled else ""
+        if titled and not _NOT_RULE.search(first):
+            return titles  # rows that nothing names
         if _is_amounts(first) and (labels := self._lines_above(start)):
             return labels
         top = min(start + _TOP, end)
@@ -152,7 +162,7 @@ class Document:
                 head.append(row)
         if period not in head:
             head = [period, *head[1:]] if period and _is_period(head[0]) else [*head, period]
-        cells = (cell.strip() for row in head for cell in row.split("|"))
+        cells = (cell.strip() for row in (titles, *head) for cell in row.split("|"))
         return " | ".join(filter(None, cells))[:_LONGEST_HEAD]
 
     def _lines_above(self, start: int) -> str:

@@ -100,7 +100,7 @@ def expanding(member: str, content: str) -> bytes:
         (CorruptFile, "", "a.epub", pack({"META-INF/container.xml": b"<oops"})),
         (CorruptFile, "", "a.xls", OLE),
         (CorruptFile, "", "a.ipynb", b"[" * 100_000),
-        (CorruptFile, "malformed", "a.eml", b"To: a@b, " + b"(c (d " * 10_000 + b"\n\nwords"),
+        (CorruptFile, "malformed", "a.eml", b"To: a@b, " + b"(c (d " * 3_000 + b"\n\nwords"),
         (CorruptFile, "damaged", "a.jsonl.gz", gzip.compress(b'{"text": "x"}' * 99, mtime=0)[:30]),
         # encrypted
         (EncryptedFile, "password", "a.docx", OLE + "EncryptedPackage".encode("utf-16-le")),

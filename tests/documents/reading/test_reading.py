@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -346,6 +347,8 @@ def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: s
         ("gb18030", "市议会昨天决定在车站附近建一所新学校，反对者众多。"),
         ("cp1256", "قرر مجلس المدينة أمس بناء مدرسة جديدة بالقرب من المحطة."),
         ("cp1252", "Invoice: £40 for caf\xe9"),
+        ("mac_roman", "Die Gebühr für das Büro schließt den Schlüssel ein."),
+        ("cp850", "Die Gebühr für das Büro schließt den Schlüssel ein."),
     ],
 )
 def test_older_encodings_are_recognised_with_a_warning(
@@ -385,6 +388,73 @@ def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -
     assert document.text.startswith("Ein schöner Tag")
     assert document.text.endswith("\ufffd\ufffd end")
     assert "2 invalid" in document.warnings[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text", ["Pump 7 stopped.\n", "имя;город\nИван;Москва\n", "倉庫は閉まる。\n鍵\n"]
+)
+def test_utf_16_without_a_mark_is_read_with_a_warning(
+    tmp_path: Path, encoding: str, text: str
+) -> None:
+    document = write_and_read(tmp_path / "a.txt", text.encode(encoding))
+    assert document.text == text
+    assert encoding.upper() in document.warnings[0]
+
+
+def test_a_stray_nul_is_replaced(tmp_path: Path) -> None:
+    document = write_and_read(tmp_path / "a.csv", "pump,size\n" + "a,1\n" * 50 + "b\x00,2\n")
+    assert document.text.endswith("| b\ufffd | 2 |\n")
+
+
+ROWS = "<tr><td>Larch</td><td>17</td></tr>"
+SAVED_PAGE = """From: <Saved by Blink>\r
+Subject: Hours\r
+MIME-Version: 1.0\r
+Content-Type: multipart/related; boundary=B\r
+\r
+--B\r
+Content-Type: text/html\r
+Content-Transfer-Encoding: quoted-printable\r
+\r
+<p>Open on Larch=20day, 17</p>\r
+--B--\r
+"""
+XML_BOOK = """<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>
+<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet"
+ xmlns:ss="urn:schemas-microsoft-com:office:spreadsheet"><Worksheet ss:Name="Trees"><Table>
+<Row><Cell><Data>Tree</Data></Cell><Cell ss:Index="3"><Data>Count</Data></Cell></Row>
+<Row ss:Index="3"><Cell><Data>Larch</Data></Cell><Cell ss:Index="3"><Data>17</Data></Cell></Row>
+</Table></Worksheet></Workbook>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.xls", f"<div>\n<table>{ROWS}</table></div>", "html"),
+        ("a.xls", f"<meta charset=utf-8><table>{ROWS}</table>", "html"),
+        ("a.xls", f"<table>{ROWS}</table>".encode("utf-16"), "html"),
+        ("a.xls", "Tree\tCount\nLarch\t17\n", "csv"),
+        ("a.XLSX", "Tree\tCount\nLarch\t17\n".encode("utf-16"), "csv"),
+        ("a.csv", f"<!DOCTYPE html><table>{ROWS}</table>", "html"),
+        ("a.ods", "Tree;Count\nLarch;17\n", "csv"),
+        ("a.xls", XML_BOOK, "XML"),
+        ("a.pdf", "<!-- 404 --><p>Larch 17</p>", "html"),
+        ("a.docx", "<html><p>Larch 17</p>", "html"),
+        ("a.html", SAVED_PAGE, "mht"),
+        (
+            "a.txt",
+            "1\n00:00:01,000 --> 00:00:02,000\nLarch\n\n2\n00:00:02,000 --> 00:00:03,000\n17",
+            "vtt",
+        ),
+    ],
+)
+def test_a_file_is_read_by_its_content_with_a_warning_if_its_name_says_otherwise(
+    tmp_path: Path, name: str, content: str | bytes, kind: str
+) -> None:
+    document = write_and_read(tmp_path / name, content)
+    assert re.search(r"Larch\W.*17", document.text)
+    assert re.search(rf"name says \.\w+, its content is \.?{kind}\b", document.warnings[0])
 
 
 def test_hostile_text_is_kept_as_it_is(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from colligate.documents.document import Document
+from colligate.documents.document import SHEETS, Document
 from colligate.documents.languages import detect_language
 from colligate.documents.reading.discovery import FoundFiles, find_files
-from colligate.documents.reading.formats import detect_format
+from colligate.documents.reading.formats import describe_mismatch, detect_format
 from colligate.documents.reading.source import (
     Limits,
     SourceFile,
@@ -27,6 +27,7 @@ from colligate.documents.reading.source import (
     load,
     make_document,
 )
+from colligate.documents.reading.tables import find_prose
 from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat, find_installer
 
@@ -69,6 +70,14 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     path = find_path(path)
     data = load(path, limits)
     source = SourceFile(path, data, detect_format(path, data), limits)
+    documents = read_source(source)
+    return Reading(documents, tuple(source.warnings))
+
+
+def read_source(source: SourceFile) -> tuple[Document, ...]:
+    """Read a loaded file; its warnings are in `source.warnings` then."""
+    if mismatch := describe_mismatch(source.path, source.format):
+        source.warn(mismatch)
     try:
         read: Reader = pkgutil.resolve_name(source.format.reader)
         made = read(source)
@@ -87,7 +96,7 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
         raise source.error(ReadingError, why, hint) from error
     if not documents:
         raise source.error(NoText, "it holds no document", "leave it out")
-    return Reading(documents, tuple(source.warnings))
+    return documents
 
 
 _SHORTEST = 200  # characters of a section, on average, of a document with very many
@@ -111,7 +120,8 @@ def _with_language(document: Document) -> Document:
         raise TypeError(f"expected a Document, got {type(document).__name__}")
     if document.language != "und":
         return document
-    language = detect_language(document.text)
+    text = find_prose(document.text) if document.media_type in SHEETS else document.text
+    language = detect_language(text)
     if language == "und":  # what the file says comes second: programs state that of their user
         stated = re.match(r"[a-z]{2}(?![a-z])", document.metadata.get("language", "").lower())
         language = stated[0] if stated else language

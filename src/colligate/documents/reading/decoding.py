@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 
 import charset_normalizer
 
@@ -24,6 +25,9 @@ def decode(data: bytes) -> tuple[str, str]:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return _decode_as(encoding, data[len(mark) :])
+    if encoding := _find_utf_16(data[:_SAMPLE]):
+        text, doubt = _decode_as(encoding, data)
+        return text, doubt or f"it does not say its encoding and was read as {encoding.upper()}"
     try:
         return data.decode("utf-8"), ""
     except UnicodeDecodeError:
@@ -45,6 +49,40 @@ def _decode_as(encoding: str, data: bytes) -> tuple[str, str]:
         text = data.decode(encoding, "replace")
         count = text.count("\ufffd")
         return text, f"it is not wholly {encoding.upper()}; {count:,} invalid places were replaced"
+
+
+_NO_TEXT = {"Cc", "Cn", "Co"}  # categories of characters
+
+
+def _find_utf_16(sample: bytes) -> str:
+    """Return which UTF-16 bytes without a mark are in; "" if they are anything else.
+
+    Its Latin letters, digits and blanks have one empty byte each, always the first or the second.
+    """
+    empty = [sample[place::2].count(0) for place in (0, 1)]
+    if not any(empty) or all(empty):
+        return ""
+    if 8 * sum(empty) < len(sample) and _is_text("utf-8", sample, {"\x00"}):
+        return ""  # stray NULs in another text
+    encoding = "utf-16-be" if empty[0] else "utf-16-le"
+    return encoding if _is_text(encoding, sample, set()) else ""
+
+
+def _is_text(encoding: str, sample: bytes, allowed: set[str]) -> bool:
+    """Report whether a sample, which may end inside a letter, is text without strange controls."""
+    try:
+        found = set(codecs.getincrementaldecoder(encoding)().decode(sample))
+    except UnicodeDecodeError:
+        return False
+    strange = {each for each in found if unicodedata.category(each) in _NO_TEXT}
+    return not strange - _ALLOWED_CONTROLS - allowed
+
+
+def read_beginning(data: bytes, length: int) -> str:
+    """Return the first characters of a text; those beyond ASCII may be wrong."""
+    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), "")
+    encoding = encoding or _find_utf_16(data[:_SAMPLE]) or "latin-1"
+    return data[: 4 * length].decode(encoding, "replace").lstrip("\ufeff \t\r\n")[:length]
 
 
 # Only encodings in which web pages are written: Python knows others, such as UTF-7.
@@ -81,8 +119,13 @@ def _guess_encoding(data: bytes) -> str:
     """Return the likeliest encoding of bytes that are not UTF-8; Windows-1252 if too few tell."""
     lines = [line for line in data[:_GUESSED_FROM].split(b"\n") if not line.isascii()]
     telling = b"\n".join(lines)
-    if sum(byte > 127 for byte in telling) < _FEWEST_TELLING:
+    count = sum(byte > 127 for byte in telling)
+    if count < _FEWEST_TELLING:
         return _LIKELIEST
+    if 4 * count < len(telling) and _count_letters(telling, _LIKELIEST) < 0:
+        fitting = max(_OLD_LATIN, key=lambda name: _count_letters(telling, name))
+        if _count_letters(telling, fitting) > 0:
+            return fitting
     best = charset_normalizer.from_bytes(telling, cp_isolation=list(_ENCODINGS)).best()
     if best is not None and best.encoding not in (_LIKELIEST, *_LATIN):
         return best.encoding
@@ -93,16 +136,30 @@ def _guess_encoding(data: bytes) -> str:
     return _LIKELIEST
 
 
+_OLD_LATIN = ("mac_roman", "cp850")  # of the first Macintosh, and of DOS
+_INSIDE_WORD = re.compile(r"(?<=[a-z])[^\x00-\x7f](?=[a-z])")
+
+
+def _count_letters(data: bytes, encoding: str) -> int:
+    """Return how many more small letters than other characters an encoding puts inside words."""
+    inside = _INSIDE_WORD.findall(data.decode(encoding, "replace"))
+    return sum(1 if each.islower() and each < "\u0250" else -1 for each in inside)
+
+
 # Control characters that text files hold: backspace, tab, newline, vertical tab, form feed,
 # carriage return, end of file (Ctrl-Z), escape.
-_STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
+_CONTROLS_OF_TEXT = {8, 9, 10, 11, 12, 13, 26, 27}
+_ALLOWED_CONTROLS = set(map(chr, _CONTROLS_OF_TEXT))
+_STRANGE = bytes(set(range(32)) - _CONTROLS_OF_TEXT) + b"\x7f"
 _STRANGE_SHARE = 0.01
 
 
 def looks_binary(data: bytes) -> bool:
-    """Report whether the first 64 KiB hold NUL bytes or many control characters."""
+    """Report whether the first 64 KiB hold many control characters, NUL bytes among them."""
     if data.startswith(tuple(mark for mark, _ in _BOMS[1:])):
         return False
     sample = data[:_SAMPLE]
+    if _find_utf_16(sample):
+        return False
     strange = len(sample) - len(sample.translate(None, _STRANGE))
-    return b"\x00" in sample or strange > _STRANGE_SHARE * len(sample)
+    return strange > _STRANGE_SHARE * len(sample)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
-from colligate.documents.reading.decoding import looks_binary
+from colligate.documents.reading.decoding import looks_binary, read_beginning
 from colligate.errors import CorruptFile, EncryptedFile, UnsupportedFormat
 from colligate.plugins import plugins
 
@@ -56,11 +57,17 @@ DOCX = FileFormat(f"{_HERE}.word:read_docx", _OOXML + "wordprocessingml.document
 PPTX = FileFormat(
     f"{_HERE}.office:read_pptx", _OOXML + "presentationml.presentation", Container.ZIP
 )
-XLSX = FileFormat(f"{_HERE}.office:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
+XLSX = FileFormat(f"{_HERE}.workbooks:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(f"{_HERE}.markup:read_epub", "application/epub+zip", Container.ZIP)
 ODT = FileFormat(f"{_HERE}.opendocument:read_odt", _ODF + "text", Container.ZIP)
-ODS = FileFormat(f"{_HERE}.opendocument:read_ods", _ODF + "spreadsheet", Container.ZIP)
-XLS = _legacy("application/vnd.ms-excel")
+ODS = FileFormat(f"{_HERE}.workbooks:read_ods", _ODF + "spreadsheet", Container.ZIP)
+XLS = FileFormat(
+    f"{_HERE}.workbooks:read_xls", "application/vnd.ms-excel", Container.OLE, "xlrd", "legacy"
+)
+CSV = FileFormat(_SEPARATED, "text/csv")
+XML_WORKBOOK = FileFormat(f"{_HERE}.workbooks:read_xml_workbook", XLS.media_type)
+MHTML = FileFormat(f"{_HERE}.mail:read_email", "multipart/related")
+SUBTITLES = FileFormat(f"{_HERE}.subtitles:read_subtitles", "text/vtt")
 PNG, JPEG, TIFF = (
     FileFormat(f"{_HERE}.pdf.reader:read_picture", f"image/{kind}", Container.PICTURE)
     for kind in ("png", "jpeg", "tiff")
@@ -87,6 +94,10 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (_WIKITEXT, ".wiki .wikitext .mediawiki"),
         (_RECORDS, ".jsonl .ndjson .jsonl.gz .ndjson.gz"),
         (FileFormat(f"{_HERE}.mail:read_email", "message/rfc822"), ".eml"),
+        (MHTML, ".mht .mhtml"),
+        (FileFormat(f"{_HERE}.mail:read_mailbox", "application/mbox"), ".mbox"),
+        (FileFormat(f"{_HERE}.calendars:read_calendar", "text/calendar"), ".ics"),
+        (SUBTITLES, ".vtt .srt .sbv .ass .ssa"),
         (DOCX, ".docx .docm .dotx"),
         (PPTX, ".pptx .pptm .ppsx"),
         (XLSX, ".xlsx .xlsm"),
@@ -98,7 +109,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (_legacy("application/vnd.ms-powerpoint"), ".ppt"),
         (_legacy("application/vnd.ms-outlook"), ".msg"),
         (RTF, ".rtf"),
-        (FileFormat(_SEPARATED, "text/csv"), ".csv"),
+        (CSV, ".csv"),
         (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
         (FileFormat(f"{_HERE}.outlines:read_rst", "text/x-rst"), ".rst .rest"),
         (FileFormat(f"{_HERE}.latex:read_latex", "text/x-tex"), ".tex .ltx"),
@@ -168,13 +179,44 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
         return named
     if looks_binary(data):
         raise _unsupported(path, "it is not text but binary data", "leave it out")
-    is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
-    if is_html and (named in (None, TEXT, _XML) or needs_container):
-        return HTML
+    if needs_container or named in (None, TEXT, HTML, CSV, _XML):
+        begun = read_beginning(data, _HEAD)
+        found = next((form for form, begin in _BEGINNINGS.items() if begin.match(begun)), None)
+        if found is not None and (named is not HTML or found is MHTML):
+            return found
+        if needs_container and _MARKUP.match(begun):
+            return HTML
+    if named in (XLS, XLSX, ODS):
+        return CSV
     if needs_container:
-        why = f"its content is not {path.suffix}"
-        raise CorruptFile(f"cannot read {path}", why, "fetch it again")
+        why = f"its content is plain text, not {path.suffix}"
+        raise CorruptFile(f"cannot read {path}", why, "fetch it again, or name it .txt")
     return named or TEXT
+
+
+def describe_mismatch(path: PurePath, found: FileFormat) -> str:
+    """Return a line that says that a file's content is not what its name says; "" if it is."""
+    named = known_format(path)
+    if named is None or named == found:
+        return ""
+    content = next((suffix for suffix, each in FILE_FORMATS.items() if each == found), "XML")
+    return f"its name says {path.suffix}, its content is {content} and was read as that"
+
+
+_BEGINNINGS = {
+    HTML: re.compile(r"<(?:!doctype html|html)\b", re.IGNORECASE),
+    XML_WORKBOOK: re.compile(
+        r"<\?xml.{,900}?urn:schemas-microsoft-com:office:spreadsheet", re.DOTALL
+    ),
+    MHTML: re.compile(r"(?:[\w-]+:.*\r?\n(?:[ \t].*\r?\n)*){,20}?MIME-Version:", re.IGNORECASE),
+    SUBTITLES: re.compile(r"WEBVTT\b|\d+\s*\n[\d:]{5,8},\d{3}[ ]-->[ ]\d"),
+}
+# What else browsers take for a page (MIME Sniffing, section 7.1), and <meta>.
+_MARKUP = re.compile(
+    r"(?:<\?xml[^>]*>\s*)?<(?:!--|(?:head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p"
+    r"|meta)[\s>])",
+    re.IGNORECASE,
+)
 
 
 # The format of a zip archive, by a member it must have.

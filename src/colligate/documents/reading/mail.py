@@ -1,42 +1,58 @@
-"""E-mail: the subject is the title; the text is who wrote to whom and when, then the body."""
+"""E-mail: the subject is the title; the text is who wrote to whom and when, then the body.
+
+Messages that are forwarded as attachments are part of the text; each attached file is a document of
+its own, read by the reader of its format.
+"""
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
 from functools import partial
 
-from colligate.documents.document import Document, clean_text
+from colligate.documents.document import SHEETS, Document, clean_text
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading import read_source
+from colligate.documents.reading.calendars import write_events
 from colligate.documents.reading.decoding import decode
+from colligate.documents.reading.formats import MHTML, detect_format
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.reading.text import text_tree
-from colligate.errors import CorruptFile
+from colligate.documents.tree import Tree
+from colligate.errors import ColligateError, CorruptFile
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
+_DEEPEST = 5  # messages in messages
+_MOST_FILES = 100
+_LONGEST_HEADER = 20_000  # characters
+_PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
 
 
-def read_email(source: SourceFile) -> Document:
-    """Read a message in Internet format (RFC 5322); attachments are named, not read."""
+@dataclass
+class _Parts:
+    """What a message holds: its texts with their types, and its files with their names."""
+
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+    pictures: int = 0  # in the text
+    too_deep: int = 0
+
+
+def read_email(source: SourceFile) -> Iterator[Document]:
+    """Read a message in Internet format (RFC 5322), and the files that are attached to it."""
+    parts = _Parts()
     try:
         message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
-        kept = {name: " ".join(str(message.get(name, "")).split()) for name in _KEPT_HEADERS}
-        body = message.get_body(("plain", "html"))
-        if body is None or not _read_content(body).strip():
-            body = message.get_body(("html",)) or body  # the text part was blank
-        mixed = message.get_content_subtype() == "mixed"
-        texts = [p for p in message.iter_parts() if mixed and (p is body or _is_text(p))]
-        if body is not None and body not in texts:
-            texts.insert(0, body)
-        attached = [
-            part.get_filename() or "unnamed"
-            for part in message.iter_attachments()
-            if part not in texts
-        ]
-        parts = [(part.get_content_type(), clean_text(_read_content(part))) for part in texts]
+        kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
+        _collect(message, parts, 0)
     except (
         MessageError,
         ValueError,
@@ -48,28 +64,116 @@ def read_email(source: SourceFile) -> Document:
         # The standard library's parser raises all of these at malformed messages.
         why = f"its message is malformed ({error})"
         raise source.error(CorruptFile, why, "save it again") from error
+    if parts.too_deep:
+        source.warn(f"messages in more than {_DEEPEST} others are not read: {parts.too_deep:,}")
+    attached = [] if source.format == MHTML else list(_read_files(source, parts))
     metadata = {name.lower(): value for name, value in kept.items() if value}
-    if attached:
-        metadata["attachments"] = ", ".join(attached)
-        source.warn(f"attachments are not read: {metadata['attachments']}")
+    metadata |= {"attachments": names} if (names := ", ".join(n for n, _ in parts.files)) else {}
     subject = kept["Subject"] or source.stem
-    head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
-    marked_up = any(kind == "text/html" for kind, _ in parts)
-    shown = [parse_html(source, c)[0] if kind == "text/html" else c for kind, c in parts]
-    text = "\n\n".join(part for each in (head, *shown) if (part := each.strip("\n"))) + "\n"
-    if marked_up:
-        return make_document(source, f"# {subject}\n\n{text}", title=subject, metadata=metadata)
-    tree = partial(text_tree, prose=False)
-    return make_document(source, text, tree=tree, title=subject, metadata=metadata)
+    tree: Callable[[str, str], Tree]
+    shown = [
+        _PICTURE.sub(r"\1", parse_html(source, content)[0]) if kind == "text/html" else content
+        for kind, content in parts.texts
+    ]
+    text = "\n\n".join(part for each in shown if (part := each.strip("\n"))) + "\n"
+    if any(kind == "text/html" for kind, _ in parts.texts):
+        text = f"# {subject}\n\n{text}"
+        tree = markdown_tree
+    else:
+        tree = partial(text_tree, prose=False)
+    if text.strip() or not attached:
+        yield make_document(source, text, title=subject, metadata=metadata, tree=tree)
+    yield from attached
 
 
-def _is_text(part: MIMEPart) -> bool:
-    """Report whether a mail program shows a part as text of the message, after an attachment."""
-    return (
-        part.get_content_type() in ("text/plain", "text/html")
-        and not part.get_filename()
-        and part.get_content_disposition() != "attachment"
-    )
+def _read_header(message: MIMEPart, name: str) -> str:
+    """Return a header; a very long one as it is written, as parsing takes gigabytes."""
+    written = next((str(v) for n, v in message.raw_items() if n.lower() == name.lower()), "")
+    value = written if len(written) > _LONGEST_HEADER else str(message.get(name, ""))
+    return " ".join(clean_text(value).split())
+
+
+def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
+    """Add the texts and files of a message, and of those in it, in their order."""
+    shown = ("Subject", *_SHOWN) if depth else _SHOWN
+    head = {name: _read_header(message, name) for name in shown}
+    parts.texts.append(("", "\n".join(f"{name}: {head[name]}" for name in shown if head[name])))
+    body = message.get_body(("plain", "html"))
+    if body is None or not _read_content(body).strip():
+        body = message.get_body(("html",)) or body  # the text part was blank
+    for part, within in _iter_leaves(message):
+        kind, name = part.get_content_type(), part.get_filename()
+        is_file = bool(name) or part.get_content_disposition() == "attachment"
+        if kind == "message/rfc822":
+            parts.too_deep += depth == _DEEPEST
+            for each in part.iter_parts() if depth < _DEEPEST else ():
+                _collect(_unpack(part, each), parts, depth + 1)
+        elif kind == "text/calendar" and not is_file:
+            parts.texts.append(("", write_events(_read_content(part))))
+        elif part is body or (kind in ("text/plain", "text/html") and not is_file):
+            if part is body or "alternative" not in within:
+                parts.texts.append((kind, clean_text(_read_content(part))))
+        elif within.endswith("related") and part.get_content_maintype() == "image":
+            parts.pictures += 1
+        else:
+            content = part.get_payload(decode=True)
+            if part.get_content_charset():  # which the file itself may not say
+                content = clean_text(_read_content(part)).encode()
+            parts.files.append((name or "unnamed", content if isinstance(content, bytes) else b""))
+
+
+def _unpack(part: MIMEPart, message: MIMEPart) -> MIMEPart:
+    """Return the message in a part, also one in base64: no standard has that, but programs do."""
+    if str(part.get("Content-Transfer-Encoding", "")).lower() != "base64":
+        return message
+    packed = base64.b64decode(str(message.get_payload()))
+    return email.message_from_bytes(packed, EmailMessage, policy=email.policy.default)
+
+
+def _iter_leaves(message: MIMEPart, within: str = "") -> Iterator[tuple[MIMEPart, str]]:
+    """Yield the parts that have no parts, or are messages, and the kinds of what they are in."""
+    if message.get_content_maintype() != "multipart":
+        yield message, within
+        return
+    for part in message.iter_parts():
+        yield from _iter_leaves(part, f"{within} {message.get_content_subtype()}")
+
+
+def _read_files(source: SourceFile, parts: _Parts) -> Iterator[Document]:
+    """Yield the documents of the attached files; a warning names each that cannot be read."""
+    for number, (name, data) in enumerate(parts.files):
+        path = source.path / re.sub(r"[\\/\x00]", "-", name)
+        try:
+            if source.depth == _DEEPEST or number >= _MOST_FILES:
+                raise ValueError("there are too many, or it is in too many others")
+            format = detect_format(path, data)
+            each = SourceFile(path, data, format, source.limits, source.warnings, source.depth + 1)
+            for document in read_source(each):
+                kind = document.media_type if document.media_type in SHEETS else None
+                yield replace(
+                    document,
+                    title=f"{source.path.name}, attachment {name}",
+                    source=str(source.path),
+                    media_type=kind or source.format.media_type,
+                )
+        except (ColligateError, ValueError) as error:
+            why = error.why if isinstance(error, ColligateError) else error
+            source.warn(f"the attachment {name} is not read: {why}")
+    if parts.pictures:
+        source.warn(f"pictures in the text are not read: {parts.pictures:,}")
+
+
+_MESSAGE = re.compile(rb"(?:\A|\r?\n(?=\r?\n))\s*^From [^\n]*\n", re.MULTILINE)
+
+
+def read_mailbox(source: SourceFile) -> Iterator[Document]:
+    """Read the messages of a mailbox file (mbox)."""
+    for number, data in enumerate(_MESSAGE.split(source.data)[1:], start=1):
+        each = replace(source, data=re.sub(rb"^>(>*From )", rb"\1", data, flags=re.MULTILINE))
+        try:
+            yield from read_email(each)
+        except ColligateError as error:
+            source.warn(f"message {number:,} is not read: {error.why}")
 
 
 def _read_content(part: MIMEPart) -> str:

@@ -10,13 +10,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from colligate.documents.document import Document, clean_text
-from colligate.documents.markdown import format_code, markdown_tree
+from colligate.documents.markdown import format_code
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.office import Archive, read_properties
 from colligate.documents.reading.records import parse_object
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.reading.tables import table_tree
 from colligate.errors import CorruptFile, EncryptedFile
 
 
@@ -69,9 +68,8 @@ def _join(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
 
 
-# DOC, XLS, PPT, MSG
+# DOC, PPT, MSG
 
-_SHEETS = "application/vnd.ms-excel"
 _FACTS = ("title", "subject", "authors", "created_at", "modified_at", "language")
 
 
@@ -97,5 +95,4 @@ def read_legacy(source: SourceFile) -> Document:
     facts = {name: getattr(found.metadata, name) or "" for name in _FACTS}
     facts["authors"] = ", ".join(facts["authors"])
     metadata = {name: str(value) for name, value in facts.items()}
-    tree = table_tree if source.format.media_type == _SHEETS else markdown_tree
-    return make_document(source, found.content, tree=tree, metadata=metadata)
+    return make_document(source, found.content, metadata=metadata)

@@ -1,14 +1,10 @@
-"""OpenDocument: texts, which become HTML first, and workbooks, with one section a sheet."""
+"""OpenDocument texts, which become HTML first."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from itertools import repeat
 
 from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import format_table
 from colligate.documents.reading.elements import (
     PAGE,
     join_pieces,
@@ -18,18 +14,8 @@ from colligate.documents.reading.elements import (
 )
 from colligate.documents.reading.html import parse_html, spell_out
 from colligate.documents.reading.numbers import format_number
-from colligate.documents.reading.office import (
-    WIDEST_GAP,
-    Archive,
-    limit_gap,
-    place_cells,
-    read_properties,
-    to_html,
-)
+from colligate.documents.reading.office import Archive, read_properties, to_html
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.reading.tables import table_tree
-
-# Texts
 
 _ODT = {"p": "p", "list": "div", "list-item": "div", "list-header": "li", "a": "a"}
 _ODT |= {"table": "table", "table-row": "tr", "table-cell": "td", "table-header-rows": "thead"}
@@ -217,48 +203,3 @@ def _add_page_headers(body: etree._Element, styles: etree._Element) -> None:
                 found[f"[Page {kind}] {text}"] = None
     for text in found:
         etree.SubElement(body, "p").text = text
-
-
-# Workbooks
-
-
-def read_ods(source: SourceFile) -> Document:
-    """Read an OpenDocument workbook: its cells as they are shown."""
-    archive = Archive(source)
-    text = ""
-    for each in archive.require("content.xml").iterfind(".//{*}body/{*}spreadsheet/{*}table"):
-        name = " ".join(each.xpath("string(@*[local-name()='name'])").split())
-        table = format_table(_iter_rows(each), rule=" --- ")
-        text += f"## {name}\n\n{table}\n\n" if table else ""
-    metadata = read_properties(archive.parse("meta.xml"))
-    return make_document(source, text, tree=table_tree, metadata=metadata)
-
-
-_REPEATED = "string(@*[local-name()='number-{}-repeated'])"
-
-
-def _iter_rows(table: etree._Element) -> Iterator[list[str]]:
-    """Yield the rows of a sheet with text, blank ones between them."""
-    blank: int | None = None  # rows since the last with text
-    for row in table.iter("{*}table-row"):
-        cells: dict[int, str] = {}
-        column = 0
-        for cell in row.iterchildren("{*}table-cell", "{*}covered-table-cell"):
-            count = _count(cell, "columns")
-            text = " ".join("\n".join("".join(p.itertext()) for p in cell.iterfind("{*}p")).split())
-            if text:
-                cells.update(dict.fromkeys(range(column, column + min(count, WIDEST_GAP)), text))
-            column += count
-        count = _count(row, "rows")
-        if cells:
-            yield from repeat([""], limit_gap(blank) if blank is not None else 0)
-            shown = min(count, WIDEST_GAP)
-            yield from repeat(place_cells(cells), shown)
-            blank = count - shown
-        elif blank is not None:
-            blank += count
-
-
-def _count(element: etree._Element, what: str) -> int:
-    stated = element.xpath(_REPEATED.format(what))
-    return int(stated) if stated.isdigit() else 1

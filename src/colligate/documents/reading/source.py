@@ -65,13 +65,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A loaded file: its bytes, its format, and the warnings collected while it is read."""
+    """A loaded file: its bytes, its format, and the warnings collected while it is read.
+
+    `depth` counts the files that it is attached to.
+    """
 
     path: Path
     data: bytes
     format: FileFormat = TEXT
     limits: Limits = field(default_factory=Limits)
     warnings: list[str] = field(default_factory=list)
+    depth: int = 0
 
     @property
     def stem(self) -> str:
