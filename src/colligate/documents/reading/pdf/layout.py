@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from liteparse import LayoutBlock, ParsedPage, TextItem
+from liteparse import LayoutBlock, LayoutCell, ParsedPage, TextItem
 
 from colligate.documents.reading.pdf.numbering import roman_value, title_key
 
@@ -63,7 +63,10 @@ class PdfBlock:
 
 @dataclass(slots=True, eq=False)
 class PageLayout:
-    """A page: its blocks, and all its printed rows from top to bottom, across blocks."""
+    """A page: its blocks, and all its printed rows from top to bottom, across blocks.
+
+    Text drawn in another direction than most of the page is turned upright and put below it.
+    """
 
     number: int  # counts from 1
     label: str | None
@@ -71,6 +74,8 @@ class PageLayout:
     height: float
     blocks: list[PdfBlock] = field(default_factory=list)
     rows: list[PdfLine] = field(default_factory=list)
+    views: list[tuple[float, float]] = field(default_factory=list)  # top and height, by direction
+    slanted: list[str] = field(default_factory=list)  # texts at another angle, which are not read
 
     def find_rows(self, items: Iterable[TextItem]) -> set[int]:
         """Return the rows that hold one of these items."""
@@ -78,9 +83,29 @@ class PageLayout:
         return {n for n, row in enumerate(self.rows) if not inside.isdisjoint(map(id, row.items))}
 
 
-def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
-    """Return liteparse's pages as blocks of lines."""
-    return list(map(_build_page, pages))
+def build_layouts(
+    pages: Sequence[ParsedPage], turned: Mapping[int, Sequence[ParsedPage]] | None = None
+) -> list[PageLayout]:
+    """Return liteparse's pages as blocks of lines; `turned` has some again, turned upright."""
+    return [_build_page([page, *(turned or {}).get(page.page_num, ())]) for page in pages]
+
+
+def find_turns(page: ParsedPage) -> set[int]:
+    """Return the quarter turns (90, 180, 270 degrees) at which some of a page's text is drawn."""
+    turned = (i for i in page.text_items if not _is_upright(i) and i.text.strip())
+    return {_find_quarter(i) % 360 for i in turned if not _is_slanted(i)} - {0}
+
+
+def _is_upright(item: TextItem) -> bool:
+    return abs(item.rotation) < 1
+
+
+def _is_slanted(item: TextItem) -> bool:
+    return abs(item.rotation - _find_quarter(item)) > 2
+
+
+def _find_quarter(item: TextItem) -> int:
+    return round(item.rotation / 90) * 90
 
 
 _SPACES = re.compile(r"\s+")
@@ -117,33 +142,106 @@ def find_body_size(pages: Sequence[PageLayout]) -> float:
     return sizes.most_common(1)[0][0]
 
 
-def _build_page(page: ParsedPage) -> PageLayout:
-    items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
-    upright = [i for i in items if abs(i.rotation) < 1]
-    number = page.page_num - 1
-    label = clean_line(page.page_label) if page.page_label else None
-    found = PageLayout(page.page_num, label or None, page.width, page.height)
-    found.rows = [_build_line(number, row) for row in _group_rows(upright)]
-    tops = [item.y for item in items]
-    used: list[TextItem] = []
-    for block in page.blocks or ():
-        inside = _find_inside(block, items, tops)
-        used += inside
-        found.blocks.append(_build_block(number, block, inside))
-    in_blocks = found.find_rows(used)
-    for n, row in enumerate(found.rows):
-        if n not in in_blocks:
-            _insert_chrome(found.blocks, row)
+def _build_page(views: Sequence[ParsedPage]) -> PageLayout:
+    """Return a page of views of it, each upright for a part of its text; the largest comes first.
+
+    Turned words between upright ones, as heads of columns often are, stay where liteparse put them.
+    """
+    ordered = sorted(views, key=_count_upright, reverse=True) if len(views) > 1 else views
+    label = clean_line(views[0].page_label or "")
+    found = PageLayout(views[0].page_num, label or None, ordered[0].width, ordered[0].height)
+    placed = set[str]()  # words of another direction that have their place in the first view
+    for view in ordered:
+        _add_view(found, view, placed)
     return found
 
 
-def _insert_chrome(blocks: list[PdfBlock], row: PdfLine) -> None:
-    """Keep a row that is in none of liteparse's blocks, at its place on the page."""
-    for i, block in enumerate(blocks):
-        if block.lines and block.lines[0].y > row.y:
-            blocks.insert(i, PdfBlock("chrome", [row]))
-            return
-    blocks.append(PdfBlock("chrome", [row]))
+def _count_upright(view: ParsedPage) -> int:
+    return sum(len(item.text.strip()) for item in view.text_items if _is_upright(item))
+
+
+def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
+    top = sum(height for _, height in found.views)
+    found.views.append((top, view.height))
+    items = [item for item in view.text_items if item.text.strip()]
+    for box in (*items, *(block.bbox for block in view.blocks or () if block.bbox)):
+        box.y += top
+    items.sort(key=lambda i: (i.y, i.x))
+    tops = [item.y for item in items]
+    upright = list(filter(_is_upright, items))
+    if top:
+        upright = [item for item in upright if not placed.issuperset(item.text.split())]
+    own = set(map(id, upright))
+    used: list[TextItem] = []
+    blocks: list[PdfBlock] = []
+    tables: list[tuple[PdfBlock, LayoutBlock]] = []
+    for block in view.blocks or ():
+        inside = _find_inside(block, items, tops)
+        mine = [item for item in inside if id(item) in own]
+        if len(mine) < len(inside):
+            if top or not mine:
+                continue
+            foreign = {word for i in inside if id(i) not in own for word in i.text.split()}
+            placed |= foreign & set(_list_words(block))
+        built = _build_block(found.number - 1, block, mine)
+        blocks.append(built)
+        if built.kind == "table":
+            tables.append((built, block))
+        if built.lines or built.rows or built.verbatim:
+            used += built.items
+    found.rows += [_build_line(found.number - 1, row) for row in _group_rows(upright)]
+    claims = Counter(map(id, used))
+    for built, block in tables:
+        for item in _find_unwritten(built):
+            if claims[id(item)] == 1:
+                _fill_cell(item, built, block)
+    beyond = "".join(map(_find_beyond, blocks))
+    for left in _group_rows([item for item in upright if id(item) not in claims]):
+        row = _build_line(found.number - 1, left)
+        letters = keep_letters(row.text)
+        if letters and letters not in beyond:
+            _insert_row(blocks, row)
+    found.blocks += blocks
+    if not top:
+        slanted = {i.text.strip() for i in items if _is_slanted(i)}
+        found.slanted = sorted(text for text in slanted if not placed.issuperset(text.split()))
+
+
+def _list_words(block: LayoutBlock) -> list[str]:
+    cells = [cell.text for row in (block.header or [], *(block.rows or [])) for cell in row]
+    return " ".join([block.text or "", *(block.lines or ()), *cells]).split()
+
+
+def _find_beyond(block: PdfBlock) -> str:
+    """Return the letters of a block that has more of them than the items in its box."""
+    printed, text = (
+        keep_letters("".join(part.text for part in parts)) for parts in (block.items, block.lines)
+    )
+    return text if len(text) > len(printed) else ""
+
+
+def keep_letters(text: str) -> str:
+    """Return the letters and digits of a text."""
+    return "".join(filter(str.isalnum, text))
+
+
+def _insert_row(blocks: list[PdfBlock], row: PdfLine) -> None:
+    """Add a row that is in none of liteparse's blocks: to the one above, or as a paragraph."""
+    at = next((n for n, b in enumerate(blocks) if b.lines and b.lines[0].y > row.y), len(blocks))
+    above = blocks[at - 1].lines[-1:] if at else []
+    if above and continues(above[0], row) and row.x < above[0].x + above[0].width:
+        blocks[at - 1].lines.append(row)
+    else:
+        blocks.insert(at, PdfBlock("paragraph", [row]))
+
+
+def continues(line: PdfLine, following: PdfLine) -> bool:
+    """Report whether a line below another is close to it and looks like it."""
+    return (
+        following.y - (line.y + line.height) < 0.5 * line.height
+        and line.bold == following.bold
+        and abs(line.size - following.size) < 0.5
+    )
 
 
 def _group_rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
@@ -204,15 +302,50 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
 
 def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> PdfBlock:
     marker = clean_line(block.marker or "")
-    found = PdfBlock(block.kind, [], block.level or 0, marker, items=list(items))
+    found = PdfBlock(block.kind, [], block.level or 0, marker)
     if block.kind == "table":
-        rows = [block.header or [], *(block.rows or [])]
-        found.rows = [[_strip_marks(cell.text) for cell in row] for row in rows if row]
+        found.rows = [[_strip_marks(cell.text) for cell in row] for row in _list_rows(block)]
+        found.items = list(items)
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
+        found.items = list(items)
     elif block.text:
         found.lines = _build_lines(page, block, items)
+        found.items = list(items)
     return found
+
+
+def _list_rows(table: LayoutBlock) -> list[list[LayoutCell]]:
+    return [row for row in (table.header or [], *(table.rows or [])) if row]
+
+
+def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
+    """Yield the items in a table's box that are in none of its cells.
+
+    liteparse takes figures near the edge of a page for page numbers.
+    """
+    cells = [cell for row in table.rows for cell in row]
+    if _count_letters(cells) < _count_letters(item.text for item in table.items):
+        written = Counter(word for cell in cells for word in cell.split())
+        for item in table.items:
+            words = Counter(item.text.split())
+            if not words <= written:
+                yield item
+            written -= words
+
+
+def _count_letters(texts: Iterable[str]) -> int:
+    return sum(len(keep_letters(text)) for text in texts)
+
+
+def _fill_cell(item: TextItem, table: PdfBlock, block: LayoutBlock) -> None:
+    """Put an item into the empty cell where it is, if its row has others."""
+    x, y = item.x + item.width / 2, item.y + item.height / 2
+    for texts, row in zip(table.rows, _list_rows(block), strict=True):
+        for m, cell in enumerate(row):
+            box = cell.bbox
+            if box and 0 <= x - box.x <= box.width and 0 <= y - box.y <= box.height:
+                texts[m] = texts[m] or (clean_line(item.text) if any(texts) else "")
 
 
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
@@ -330,8 +463,8 @@ def _running_keys(row: PdfLine, page: int, large: float) -> Iterator[_Key]:
     words, size = row.text.strip("-\u2013\u2014|[]() ").split(), round(row.size)
     if key := title_key(row.text):
         yield key, size, None
-    for rest, end in ((words[:-1], words[-1:]), (words[1:], words[:1])):
-        number = "".join(end).strip("-\u2013\u2014|[]().,")
+    for at, word in enumerate(words):
+        number, rest = word.strip("-\u2013\u2014|[]().,"), words[:at] + words[at + 1 :]
         if _NUMBER.fullmatch(number) and (row.size <= large or not rest):
             value = int(number) if number.isdigit() else roman_value(number)
             if value:
@@ -343,10 +476,15 @@ MARGIN = 0.14  # of the page's height, at the top and at the bottom
 
 
 def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
-    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < MARGIN * page.height]
-    rest = page.rows[len(top) :]
-    floor = (1 - MARGIN) * page.height
-    return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
+    found: list[PdfLine] = []
+    views = page.views or [(0.0, page.height)]
+    for top, height in views:
+        low, high = top + MARGIN * height, top + (1 - MARGIN) * height
+        here = [row for row in page.rows if len(views) == 1 or 0 <= row.y - top < height]
+        above = [row for row in here[:_EDGE_ROWS] if row.y < low]
+        below = here[len(above) :][-_EDGE_ROWS:]
+        found += above + [row for row in below if row.y + row.height > high]
+    return found
 
 
 def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:

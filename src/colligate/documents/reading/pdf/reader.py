@@ -10,6 +10,7 @@ import dataclasses
 import io
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,6 +31,7 @@ from colligate.documents.reading.pdf.layout import (
     build_layouts,
     clean_line,
     dehyphenate_lines,
+    find_turns,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
 from colligate.documents.reading.pdf.tables import release_text, restore_rows
@@ -121,10 +123,12 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
         for layout in layouts:
             pages[layout.number - 1] = layout
         return pages, bool(layouts)
-    parsed = _parse(source, page_count)
+    parsed, turned = _parse(source, page_count)
     silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
-    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
+    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
+    for text, numbers in _list_slanted(pages).items():
+        source.warn(f"text at an angle is not read: {text!r} on {_list_pages(numbers)}")
     return pages, bool(recognised)
 
 
@@ -133,9 +137,13 @@ _TIME_SHARE = 0.6  # of the file's time is for parsing; pages not parsed by then
 _BATCH = 50
 
 
-def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
+def _parse(
+    source: SourceFile, page_count: int
+) -> tuple[list[ParsedPage], dict[int, list[ParsedPage]]]:
+    """Return the pages, and those again that have sideways text, turned for it."""
     parser = _make_parser(ocr_enabled=False, max_pages=_PAGE_LIMIT)
     pages: dict[int, ParsedPage] = {}
+    turned: dict[int, list[ParsedPage]] = defaultdict(list)
     failed: list[int] = []
     seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
     deadline = time.monotonic() + seconds
@@ -150,6 +158,8 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
                     f"parsing took longer than {seconds:.0f} s"
                 )
                 break
+        for page in _turn_pages(source, data, pages.values(), deadline):
+            turned[page.page_num].append(page)
     except ParseError as error:
         if "password" in str(error).lower():
             raise _encrypted(source) from error
@@ -164,9 +174,39 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
         source.warn(f"could not be parsed: {_list_pages(failed)}")
     blank = [n for n in range(1, page_count + 1) if n not in pages]
     pages.update((n, ParsedPage(page_num=n, width=0.0, height=0.0, text="")) for n in blank)
-    return [pages[n] for n in sorted(pages)]
+    return [pages[n] for n in sorted(pages)], turned
 
 
+def _turn_pages(
+    source: SourceFile, data: bytes, pages: Iterable[ParsedPage], deadline: float
+) -> Iterator[ParsedPage]:
+    """Yield pages with sideways text once more for each direction, turned so that it is upright."""
+    turns = [(turn, page.page_num) for page in pages for turn in find_turns(page)]
+    for turn, found in groupby(sorted(turns), lambda each: each[0]):
+        numbers = [number for _, number in found]
+        for at in range(0, len(numbers), _BATCH):
+            batch = numbers[at : at + _BATCH]
+            if time.monotonic() > deadline:
+                source.warn(f"sideways text was left out: {_list_pages(numbers[at:])}")
+                break
+            parser = _make_parser(
+                ocr_enabled=False,
+                target_pages=",".join(map(str, batch)),
+                page_orientation_corrections=[(number, turn) for number in batch],
+            )
+            yield from parser.parse(data).pages
+
+
+def _list_slanted(pages: Sequence[PageLayout]) -> dict[str, list[int]]:
+    """Return the texts at an angle, such as watermarks, with the pages that have them."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for page in pages:
+        for text in page.slanted:
+            found[clean_line(text)[:_LONGEST_SHOWN]].append(page.number)
+    return found
+
+
+_LONGEST_SHOWN = 60  # characters of a text in a warning
 _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their square
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from colligate.documents.reading.pdf.layout import MARGIN, PageLayout, PdfBlock, PdfLine, clean_line
+from colligate.documents.reading.pdf.layout import (
+    MARGIN,
+    PageLayout,
+    PdfBlock,
+    PdfLine,
+    clean_line,
+    continues,
+    keep_letters,
+)
 from colligate.documents.reading.pdf.numbering import split_number
 
 # Tables that include the text above or below them.
@@ -74,13 +82,7 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
     """Return lines as paragraphs, split where the space or the type changes."""
     blocks: list[PdfBlock] = []
     for line in lines:
-        last = blocks[-1].lines[-1] if blocks else None
-        if (
-            last is not None
-            and line.y - (last.y + last.height) < 0.5 * last.height
-            and line.bold == last.bold
-            and abs(line.size - last.size) < 0.5
-        ):
+        if blocks and continues(blocks[-1].lines[-1], line):
             blocks[-1].lines.append(line)
         else:
             blocks.append(PdfBlock("paragraph", [line]))
@@ -114,7 +116,9 @@ def _find_torn(page: PageLayout) -> set[int]:
     """Return the rows whose label and first figure are not side by side in any block."""
     pairs = {n: pair for n, row in enumerate(page.rows) if (pair := _read_pair(row))}
     texts = (
-        [_letters(text) for block in page.blocks for text in _list_texts(block)] if pairs else []
+        [keep_letters(text) for block in page.blocks for text in _list_texts(block)]
+        if pairs
+        else []
     )
     return {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
 
@@ -128,16 +132,12 @@ def _read_pair(row: PdfLine) -> str:
     label = "".join(item.text for item in row.items[:first])
     if sum(map(str.isalpha, label)) < 3 or not _FIGURE.fullmatch(figure):
         return ""
-    return _letters(label + figure)
+    return keep_letters(label + figure)
 
 
 def _list_texts(block: PdfBlock) -> list[str]:
     lines = "".join(line.text for line in block.lines)
     return [*map("".join, block.rows), *block.verbatim, lines]
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
 
 
 def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
@@ -159,7 +159,7 @@ def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
 
 
 def _count(texts: Iterable[str]) -> Counter[str]:
-    return Counter(_letters("".join(texts)))
+    return Counter(keep_letters("".join(texts)))
 
 
 def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
