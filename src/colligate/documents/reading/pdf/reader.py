@@ -374,7 +374,8 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     The ranges tile the text: a page ends where the next one begins, and a page without text is
     empty. A label is kept where it is not the page's number.
     """
-    texts = [_render_page(page.blocks) for page in pages]
+    levels: list[int] = []  # of the list items that are open, also over the ends of pages
+    texts = [_render_page(page.blocks, levels) for page in pages]
     starts: list[int] = []
     length = 0
     for text in texts:
@@ -391,39 +392,42 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     return "\n\n".join(filter(None, texts)), ranges
 
 
-def _render_page(blocks: Iterable[PdfBlock]) -> str:
+def _render_page(blocks: Iterable[PdfBlock], levels: list[int]) -> str:
     parts: list[str] = []
-    depth = -1  # of the list item before, -1 outside lists
     for block in blocks:
-        text, after = _render_block(block, depth)
-        if not text:
+        if block.kind == "chrome":
             continue
-        if parts:
-            parts.append("\n" if after >= 0 and depth >= 0 else "\n\n")
-        parts.append(text)
-        depth = after
+        was_item = bool(levels)
+        if block.kind == "list_item":
+            while levels and levels[-1] > block.level:
+                levels.pop()
+            if levels[-1:] != [block.level]:
+                levels.append(block.level)
+        if text := _render_block(block, len(levels) - 1):
+            if block.kind != "list_item":
+                levels.clear()
+            if parts:
+                parts.append("\n" if was_item and levels else "\n\n")
+            parts.append(text)
     return "".join(parts)
 
 
 _TRAILING_HASHES = re.compile(r"(?<=\s)(#+)$")
 
 
-def _render_block(block: PdfBlock, depth: int) -> tuple[str, int]:
-    """Return a block's Markdown, and how deep a list item it is (-1: none)."""
-    if block.kind == "chrome":
-        return "", depth
+def _render_block(block: PdfBlock, depth: int) -> str:
+    """Return a block's Markdown, of a list item at a depth."""
     if block.kind == "heading":
         title = _TRAILING_HASHES.sub(r"\\\1", dehyphenate_lines(block.lines))
-        return (f"{'#' * block.level} {title}" if title else ""), -1
+        return f"{'#' * block.level} {title}" if title else ""
     if block.kind == "list_item":
-        depth = min(block.level, depth + 1)
         item = _render_item(block)
-        return ("    " * depth + item if item else ""), depth
+        return "    " * depth + item if item else ""
     if block.kind == "table":
-        return format_table(block.rows), -1
+        return format_table(block.rows)
     if block.verbatim:
-        return _render_code(block.verbatim), -1
-    return escape_line(dehyphenate_lines(block.lines)), -1
+        return _render_code(block.verbatim)
+    return escape_line(dehyphenate_lines(block.lines))
 
 
 _BULLETS = "•◦▪▫■□●○‣⁃∙·*–—-+"
