@@ -32,6 +32,7 @@ from colligate.documents.reading.pdf.layout import (
     clean_line,
     dehyphenate_lines,
     find_turns,
+    mark_broken_words,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
 from colligate.documents.reading.pdf.tables import release_text, restore_rows
@@ -50,6 +51,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
+    mark_broken_words(pages)
     text, ranges = render_pages(pages)
     document = make_document(
         source,
