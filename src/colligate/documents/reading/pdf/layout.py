@@ -78,6 +78,7 @@ class PageLayout:
     blocks: list[PdfBlock] = field(default_factory=list)
     rows: list[PdfLine] = field(default_factory=list)
     views: list[tuple[float, float]] = field(default_factory=list)  # top and height, by direction
+    comments: list[str] = field(default_factory=list)
     slanted: list[str] = field(default_factory=list)  # texts at another angle, which are not read
 
     def find_rows(self, items: Iterable[TextItem]) -> set[int]:

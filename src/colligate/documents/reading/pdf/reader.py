@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any
 
 from liteparse import LiteParse, ParsedPage, ParseError
@@ -22,12 +22,14 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_code, format_table, markdown_tree
+from colligate.documents.reading.pdf.annotations import find_marks, read_comments
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
+    PdfLine,
     build_layouts,
     clean_line,
     dehyphenate_lines,
@@ -52,6 +54,10 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
     mark_broken_words(pages)
+    for page in pages:
+        page.blocks += [
+            PdfBlock("paragraph", [PdfLine(page.number - 1, comment)]) for comment in page.comments
+        ]
     text, ranges = render_pages(pages)
     document = make_document(
         source,
@@ -94,6 +100,13 @@ def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], 
             raise _encrypted(source) from error
         raise _corrupt(source, str(error)) from error
     try:
+        if attached := document.count_attachments():
+            names = (document.get_attachment(at).get_name() for at in range(attached))
+            source.warn(f"attachments are not read: {', '.join(islice(names, _MOST_NAMED))}")
+        if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
+            source.warn(
+                "it is an XFA form: what is filled in may be missing; print it to a new PDF"
+            )
         return list(_iter_outline(document)), document.get_metadata_dict(), len(document)
     except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(source, str(error)) from error
@@ -101,6 +114,7 @@ def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], 
         document.close()
 
 
+_MOST_NAMED = 20  # attachments
 _OUTLINE_LIMIT = 20_000
 
 
@@ -125,10 +139,13 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
         for layout in layouts:
             pages[layout.number - 1] = layout
         return pages, bool(layouts)
-    parsed, turned = _parse(source, page_count)
+    data, comments = _prepare(source, min(page_count, _PAGE_LIMIT))
+    parsed, turned = _parse(source, data, page_count)
     silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
     pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
+    for page in pages:
+        page.comments = comments.get(page.number, [])
     for text, numbers in _list_slanted(pages).items():
         source.warn(f"text at an angle is not read: {text!r} on {_list_pages(numbers)}")
     return pages, bool(recognised)
@@ -140,7 +157,7 @@ _BATCH = 50
 
 
 def _parse(
-    source: SourceFile, page_count: int
+    source: SourceFile, data: bytes, page_count: int
 ) -> tuple[list[ParsedPage], dict[int, list[ParsedPage]]]:
     """Return the pages, and those again that have sideways text, turned for it."""
     parser = _make_parser(ocr_enabled=False, max_pages=_PAGE_LIMIT)
@@ -149,7 +166,6 @@ def _parse(
     failed: list[int] = []
     seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
     deadline = time.monotonic() + seconds
-    data = _drop_drawings(source, min(page_count, _PAGE_LIMIT))
     try:
         for batch in parser.parse_batches(data, _BATCH):
             pages.update((page.page_num, page) for page in batch.result.pages)
@@ -212,37 +228,54 @@ _LONGEST_SHOWN = 60  # characters of a text in a warning
 _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their square
 
 
-def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
-    """Return the PDF without what pages with very many lines draw; a warning names them.
+def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list[str]]]:
+    """Return the PDF as liteparse is to see it, and the comments on each page.
 
-    Text stays: where pdfium would lose some, as of fonts that are drawings, nothing is dropped.
+    What is ticked in a form is printed, and what pages with very many lines draw is left out; a
+    warning names them. Text stays: where pdfium would lose some, as of fonts that are drawings,
+    nothing is changed.
     """
-    document, dropped = PdfDocument(source.data), dict[int, int]()
+    document, dropped = PdfDocument(source.data), list[int]()
+    changed: dict[int, int] = {}  # how many characters they had
+    comments: dict[int, list[str]] = {}
+    document.init_forms()
     for index in range(page_count):
         with suppress(PdfiumError):  # a damaged page, which liteparse reports
             page = document[index]
+            if found := list(read_comments(page)):
+                comments[index + 1] = found
             # The objects of pypdfium2's own classes would take gigabytes.
             count = raw.FPDFPage_CountObjects(page)
             objects = (raw.FPDFPage_GetObject(page, at) for at in range(count))
             path = raw.FPDF_PAGEOBJ_PATH
             paths = [each for each in objects if raw.FPDFPageObj_GetType(each) == path]
-            if sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES:
-                dropped[index] = page.get_textpage().count_chars()
+            is_crowded = sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES
+            marks = list(find_marks(document, page)) if document.formenv else []
+            if is_crowded or marks:
+                changed[index] = page.get_textpage().count_chars()
+            if is_crowded:
+                dropped.append(index + 1)
                 for each in paths:
                     raw.FPDFPage_RemoveObject(page, each)
                     raw.FPDFPageObj_Destroy(each)
+            for mark in marks:
+                mark.print(document, page)
+            if index in changed:
                 page.gen_content()
             page.close()
-    if not dropped:
-        return source.data
+    if not (changed or document.formenv):
+        return source.data, comments
     saved = io.BytesIO()
     document.save(saved)
     after = PdfDocument(saved.getvalue())
-    if any(after[at].get_textpage().count_chars() < count for at, count in dropped.items()):
-        return source.data
-    pages = _list_pages([index + 1 for index in dropped])
-    source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
-    return saved.getvalue()
+    if any(after[at].get_textpage().count_chars() < count for at, count in changed.items()):
+        if document.formenv:
+            source.warn("what is ticked in its form is not read")
+        return source.data, comments
+    if dropped:
+        pages = _list_pages(dropped)
+        source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
+    return saved.getvalue(), comments
 
 
 def _make_parser(**options: Any) -> LiteParse:
