@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from pypdfium2 import PdfDocument, PdfPage, raw
+from pypdfium2 import PdfDocument, PdfPage, PdfTextPage, raw
 
 # It would print advice on how to build it to whoever reads a form of the XFA kind.
 logging.getLogger("pypdfium2").setLevel(logging.ERROR)
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
     """Yield "[x]" for what is ticked, "[ ]" for what is not, and what is chosen in a list."""
-    form, box = document.formenv, raw.FS_RECTF()
+    form, box, words = document.formenv, raw.FS_RECTF(), page.get_textpage()
     for annotation in _open_annotations(page):
         kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
         raw.FPDFAnnot_GetRect(annotation, box)
@@ -48,8 +48,8 @@ def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
         if size <= 0 or raw.FPDFAnnot_GetFlags(annotation) & raw.FPDF_ANNOT_FLAG_HIDDEN:
             continue
         if kind in _TICKED:
-            is_ticked = raw.FPDFAnnot_IsChecked(form, annotation)
-            yield Mark("[x]" if is_ticked else "[ ]", box.left, box.top, size)
+            text = "[x] " if raw.FPDFAnnot_IsChecked(form, annotation) else "[ ] "
+            yield Mark(text, _find_label(words, box, size) - 1.4 * size, box.top, size)
         elif chosen := ", ".join(_list_chosen(form, annotation, kind)):
             yield Mark(f"[x] {chosen}", box.right + size, box.top, size)
 
@@ -76,6 +76,14 @@ def _open_annotations(page: PdfPage) -> Iterator[Any]:
                 yield annotation
             finally:
                 raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _find_label(words: PdfTextPage, box: Any, size: float) -> float:
+    """Return where the words right of a field begin, so that what is printed is one with them."""
+    place = box.right + size, (box.top + box.bottom) / 2
+    at = words.get_index(*place, 2 * size, size)
+    left = words.get_charbox(at)[0] if at is not None else 0.0
+    return left if left >= box.right else box.left + 1.4 * size
 
 
 def _list_chosen(form: Any, annotation: Any, kind: int) -> Iterator[str]:

@@ -8,15 +8,12 @@ elsewhere the block keeps liteparse's text, without its marks, as one line.
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -60,6 +57,7 @@ class PdfBlock:
     level: int = 0
     marker: str = ""
     rows: list[list[str]] = field(default_factory=list)
+    has_head: bool = True  # the first of the rows is the table's head
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)
 
@@ -80,11 +78,13 @@ class PageLayout:
     views: list[tuple[float, float]] = field(default_factory=list)  # top and height, by direction
     comments: list[str] = field(default_factory=list)
     slanted: list[str] = field(default_factory=list)  # texts at another angle, which are not read
+    _row_of: dict[int, int] = field(default_factory=dict)
 
     def find_rows(self, items: Iterable[TextItem]) -> set[int]:
         """Return the rows that hold one of these items."""
-        inside = set(map(id, items))
-        return {n for n, row in enumerate(self.rows) if not inside.isdisjoint(map(id, row.items))}
+        if not self._row_of:
+            self._row_of = {id(i): n for n, row in enumerate(self.rows) for i in row.items}
+        return {self._row_of[key] for key in map(id, items) if key in self._row_of}
 
 
 def build_layouts(
@@ -101,77 +101,24 @@ def find_turns(page: ParsedPage) -> set[int]:
 
 
 def _is_upright(item: TextItem) -> bool:
-    return abs(item.rotation) < 1
+    return -1 < float(item.rotation) < 1
 
 
 def _is_slanted(item: TextItem) -> bool:
-    return abs(item.rotation - _find_quarter(item)) > 2
+    return not -2 <= float(item.rotation) - _find_quarter(item) <= 2
 
 
 def _find_quarter(item: TextItem) -> int:
-    return round(item.rotation / 90) * 90
+    return round(float(item.rotation) / 90) * 90
 
 
-_SPACES = re.compile(r"\s+")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\ufffe\uffff\ud800-\udfff]")
 
 
 def clean_line(text: str) -> str:
     """Return a text as one line without control characters or runs of blanks."""
-    return _SPACES.sub(" ", _UNPRINTABLE.sub("", text)).strip()
-
-
-def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
-    """Join lines to running text; words broken over two lines become whole again."""
-    parts: list[str] = []
-    for line, following in pairwise([*lines, PdfLine(0, "")]):
-        if line.joined:
-            parts.append(line.text[:-1])
-        elif _ENDING.search(line.text) and following.text[:1].isalnum():
-            parts.append(line.text)
-        else:
-            parts.append(line.text + " ")
-    return clean_line("".join(parts))
-
-
-_ENDING = re.compile(r"\w[-\u2010]\u200b?$")
-_TAIL = re.compile(r"[^\W\d_]{2,}(?=[-\u2010]$)")
-_HEAD = re.compile(r"[^\W\d_]+")
-_WORD = re.compile(r"(?<![\w-])[^\W\d_]+(?:-[^\W\d_]+)*(?![\w-])")
-
-
-def mark_broken_words(pages: Sequence[PageLayout]) -> None:
-    """Mark the lines whose last word goes on in the next line, by a hyphen that is not its own.
-
-    Of "capabili-ties" the document or the language has the whole word, or no such word as the
-    first half. In a doubtful word ("non-refundable", "price-determining") the hyphen stays. Of the
-    words of English texts broken so .97 become whole, of true hyphens .95 stay.
-    """
-    pairs = [
-        (line, tail.group(), head.group())
-        for page in pages
-        for block in page.blocks
-        for line, following in pairwise(block.lines)
-        if (tail := _TAIL.search(line.text)) and (head := _HEAD.match(following.text))
-    ]
-    rows = "\n".join(row.text for page in pages for row in page.rows) if pairs else ""
-    own = set(_WORD.findall(rows.lower()))
-    known = own | _load_words() if pairs else own
-    for line, tail, head in pairs:
-        first, whole = tail.lower(), (tail + head).lower()
-        if not head[0].isupper() and f"{first}-{head.lower()}" not in own:
-            line.joined = whole in known or first not in known
-
-
-@cache
-def _load_words() -> frozenset[str]:
-    """Return common words: the vocabulary of the model that ranks passages.
-
-    Two letters may be any syllable; what is a word of two letters, most documents have.
-    """
-    file = Path(__file__).parents[3] / "models" / "minilm" / "tokenizer.json"
-    vocabulary = json.loads(file.read_bytes())["model"]["vocab"]
-    return frozenset(word for word in vocabulary if len(word) > 2)
+    kept = text if text.isprintable() else _UNPRINTABLE.sub("", text)
+    return " ".join(kept.split())
 
 
 def find_body_size(pages: Sequence[PageLayout]) -> float:
@@ -209,25 +156,26 @@ def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
     top = sum(height for _, height in found.views)
     found.views.append((top, view.height))
     items = [item for item in view.text_items if item.text.strip()]
-    for box in (*items, *(block.bbox for block in view.blocks or () if block.bbox)):
-        box.y += top
+    if top:
+        for box in (*items, *(block.bbox for block in view.blocks or () if block.bbox)):
+            box.y += top
     items.sort(key=lambda i: (i.y, i.x))
     tops = [item.y for item in items]
-    upright = list(filter(_is_upright, items))
+    foreign = {id(item) for item in items if not _is_upright(item)}
     if top:
-        upright = [item for item in upright if not placed.issuperset(item.text.split())]
-    own = set(map(id, upright))
+        foreign |= {id(item) for item in items if placed.issuperset(item.text.split())}
+    upright = [item for item in items if id(item) not in foreign] if foreign else items
     used: list[TextItem] = []
     blocks: list[PdfBlock] = []
     tables: list[tuple[PdfBlock, LayoutBlock]] = []
     for block in view.blocks or ():
         inside = _find_inside(block, items, tops)
-        mine = [item for item in inside if id(item) in own]
+        mine = [item for item in inside if id(item) not in foreign] if foreign else inside
         if len(mine) < len(inside):
             if top or not mine:
                 continue
-            foreign = {word for i in inside if id(i) not in own for word in i.text.split()}
-            placed |= foreign & set(_list_words(block))
+            words = {word for item in inside if id(item) in foreign for word in item.text.split()}
+            placed |= words & set(_list_words(block))
         built = _build_block(found.number - 1, block, mine)
         blocks.append(built)
         if built.kind == "table":
@@ -240,15 +188,16 @@ def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
         for item in _find_unwritten(built):
             if claims[id(item)] == 1:
                 _fill_cell(item, built, block)
-    beyond = "".join(map(_find_beyond, blocks))
-    for left in _group_rows([item for item in upright if id(item) not in claims]):
+    left_out = [item for item in upright if id(item) not in claims]
+    beyond = "".join(map(_find_beyond, blocks)) if left_out else ""
+    for left in _group_rows(left_out):
         row = _build_line(found.number - 1, left)
         letters = keep_letters(row.text)
         if letters and letters not in beyond:
             _insert_row(blocks, row)
     found.blocks += blocks
-    if not top:
-        slanted = {i.text.strip() for i in items if _is_slanted(i)}
+    if foreign and not top:
+        slanted = {item.text.strip() for item in items if _is_slanted(item)}
         found.slanted = sorted(text for text in slanted if not placed.issuperset(text.split()))
 
 
@@ -272,7 +221,8 @@ def keep_letters(text: str) -> str:
 
 def _insert_row(blocks: list[PdfBlock], row: PdfLine) -> None:
     """Add a row that is in none of liteparse's blocks: to the one above, or as a paragraph."""
-    at = next((n for n, b in enumerate(blocks) if b.lines and b.lines[0].y > row.y), len(blocks))
+    tops = [min((part.y for part in (*b.lines[:1], *b.items)), default=0.0) for b in blocks]
+    at = next((n for n, top in enumerate(tops) if top > row.y), len(blocks))
     above = blocks[at - 1].lines[-1:] if at else []
     if above and continues(above[0], row) and row.x < above[0].x + above[0].width:
         blocks[at - 1].lines.append(row)
@@ -313,8 +263,27 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
 _MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 
 
+_FEWEST_SPACED = 6  # letters of a text with a space after each
+
+
+def _close_up(item: TextItem) -> str:
+    """Return an item's text; words whose letters are spaced out become whole, by the wider gaps."""
+    text: str = item.text.strip()
+    if len(text) < 2 * _FEWEST_SPACED - 1 or set(text[1:12:2]) != {" "}:
+        return text
+    letters = item.words
+    if len(letters) < _FEWEST_SPACED or not all(
+        w.text.isalpha() and len(w.text) == 1 for w in letters
+    ):
+        return text
+    gaps = [b.x - (a.x + a.width) for a, b in pairwise(letters)]
+    wide = 1.6 * median(gaps)
+    rest = zip(letters[1:], gaps, strict=True)
+    return text[0] + "".join((" " if gap > wide else "") + w.text for w, gap in rest)
+
+
 def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
-    parts = [row[0].text.strip()]
+    parts = [_close_up(row[0])]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
         spaced = (
@@ -322,7 +291,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
             or before.text.endswith(" ")
             or item.text.startswith(" ")
         )
-        parts.append((" " if spaced else "") + item.text.strip())
+        parts.append((" " if spaced else "") + _close_up(item))
     letters = [sum(map(str.isalnum, i.text)) for i in row]
     total = sum(letters) or 1
     names = [i.font_name or "" for i in row]
@@ -350,6 +319,7 @@ def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> Pd
     found = PdfBlock(block.kind, [], block.level or 0, marker)
     if block.kind == "table":
         found.rows = [[_strip_marks(cell.text) for cell in row] for row in _list_rows(block)]
+        found.has_head = bool(block.header)
         found.items = list(items)
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
@@ -370,7 +340,7 @@ def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
     liteparse takes figures near the edge of a page for page numbers.
     """
     cells = [cell for row in table.rows for cell in row]
-    if _count_letters(cells) < _count_letters(item.text for item in table.items):
+    if _count_marks(cells) < _count_marks(item.text for item in table.items):
         written = Counter(word for cell in cells for word in cell.split())
         for item in table.items:
             words = Counter(item.text.split())
@@ -379,8 +349,8 @@ def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
             written -= words
 
 
-def _count_letters(texts: Iterable[str]) -> int:
-    return sum(len(keep_letters(text)) for text in texts)
+def _count_marks(texts: Iterable[str]) -> int:
+    return sum(len(text) - text.count(" ") for text in texts)
 
 
 def _fill_cell(item: TextItem, table: PdfBlock, block: LayoutBlock) -> None:
@@ -478,11 +448,27 @@ def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
             seen[key].add(i)
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for i, row, keys in edges:
-        if any(len(seen[key]) >= (_REPEATS if key[0] else 2) for key in keys):
+        is_running = any(len(seen[key]) >= (_REPEATS if key[0] else 2) for key in keys)
+        if is_running and not _is_head(pages[i].rows, row):
             bands[i].append((row.y - 1, row.y + row.height + 1))
     for i, here in bands.items():
         blocks = pages[i].blocks
         blocks[:] = [piece for block in blocks for piece in _split_off(block, here)]
+
+
+def _is_head(rows: Sequence[PdfLine], row: PdfLine) -> bool:
+    """Report whether the two rows below begin or end words where this one does, as in a table."""
+    at = rows.index(row)
+    return len(rows) > at + 2 and all(
+        below.y < row.y + (3 + 2 * n) * row.height
+        and sum(
+            abs(item.x - word.x) < 2 or abs(item.x + item.width - word.x - word.width) < 2
+            for item in row.items
+            for word in [word for each in below.items for word in each.words]
+        )
+        > 1
+        for n, below in enumerate(rows[at + 1 : at + 3])
+    )
 
 
 _Key = tuple[str, int, int | None]  # words, size, and how much more the number is than the page

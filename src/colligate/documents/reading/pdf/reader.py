@@ -26,18 +26,17 @@ from colligate.documents.reading.pdf.annotations import find_marks, read_comment
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
+from colligate.documents.reading.pdf.hyphens import dehyphenate_lines, mark_broken_words
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
     PdfLine,
     build_layouts,
     clean_line,
-    dehyphenate_lines,
     find_turns,
-    mark_broken_words,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
-from colligate.documents.reading.pdf.tables import release_text, restore_rows
+from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
 
@@ -53,6 +52,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
+    find_heads(pages)
     mark_broken_words(pages)
     for page in pages:
         page.blocks += [
@@ -146,8 +146,11 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
     pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
     for page in pages:
         page.comments = comments.get(page.number, [])
-    for text, numbers in _list_slanted(pages).items():
-        source.warn(f"text at an angle is not read: {text!r} on {_list_pages(numbers)}")
+    if slanted := {clean_line(text)[:_LONGEST_SHOWN]: None for p in pages for text in p.slanted}:
+        shown = ", ".join(map(repr, islice(slanted, _MOST_SHOWN)))
+        more = f" and {len(slanted) - _MOST_SHOWN} more" if len(slanted) > _MOST_SHOWN else ""
+        where = _list_pages([page.number for page in pages if page.slanted])
+        source.warn(f"text at an angle is not read: {shown}{more} on {where}")
     return pages, bool(recognised)
 
 
@@ -215,16 +218,8 @@ def _turn_pages(
             yield from parser.parse(data).pages
 
 
-def _list_slanted(pages: Sequence[PageLayout]) -> dict[str, list[int]]:
-    """Return the texts at an angle, such as watermarks, with the pages that have them."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for page in pages:
-        for text in page.slanted:
-            found[clean_line(text)[:_LONGEST_SHOWN]].append(page.number)
-    return found
-
-
 _LONGEST_SHOWN = 60  # characters of a text in a warning
+_MOST_SHOWN = 3  # texts in a warning
 _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their square
 
 
@@ -245,17 +240,16 @@ def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list
             if found := list(read_comments(page)):
                 comments[index + 1] = found
             # The objects of pypdfium2's own classes would take gigabytes.
-            count = raw.FPDFPage_CountObjects(page)
-            objects = (raw.FPDFPage_GetObject(page, at) for at in range(count))
-            path = raw.FPDF_PAGEOBJ_PATH
-            paths = [each for each in objects if raw.FPDFPageObj_GetType(each) == path]
-            is_crowded = sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES
+            get, measure, handle = raw.FPDFPage_GetObject, raw.FPDFPath_CountSegments, page.raw
+            count = raw.FPDFPage_CountObjects(handle)
+            lines = [measure(get(handle, at)) for at in range(count)]  # -1 for text
+            is_crowded = sum(lines) + lines.count(-1) > _MOST_LINES
             marks = list(find_marks(document, page)) if document.formenv else []
             if is_crowded or marks:
                 changed[index] = page.get_textpage().count_chars()
             if is_crowded:
                 dropped.append(index + 1)
-                for each in paths:
+                for each in [get(handle, at) for at in range(count) if lines[at] >= 0]:
                     raw.FPDFPage_RemoveObject(page, each)
                     raw.FPDFPageObj_Destroy(each)
             for mark in marks:
