@@ -12,6 +12,7 @@ import pypdfium2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from liteparse import TextItem, WordBox
 
 from colligate.documents import Basis, Document, Kind
 from colligate.documents.markdown import markdown_tree
@@ -25,6 +26,7 @@ from colligate.documents.reading.pdf.numbering import (
     split_number,
 )
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
+from colligate.documents.reading.pdf.rtl import order_words
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 from support.documents import outline
 
@@ -515,6 +517,24 @@ def test_words_broken_over_lines_are_whole_and_true_hyphens_stay(
 def test_words_whose_letters_are_spaced_out_are_whole() -> None:
     drawn = b"BT /F1 12 Tf 5 Tc 72 700 Td (HARBOUR RULES) Tj ET"
     assert "HARBOUR RULES" in read(make_pdf([body(300)], drawn=drawn)).text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            [".03-5550147", "ןופלט", ".(7", "םיה", "בוחר", ")1995"],
+            "1995 (רחוב הים 7). טלפון 03-5550147.",
+        ),
+        (["הפיחמ", "Dana", "Levi", "תלהנמה"], "המנהלת Dana Levi מחיפה"),
+    ],
+)
+def test_text_from_right_to_left_is_in_the_order_it_is_read(
+    words: list[str], expected: str
+) -> None:
+    boxes = [WordBox(w[::-1] if w[0] > "א" else w, 50.0 * n, 0, 40, 9) for n, w in enumerate(words)]
+    line = TextItem("", 0, 0, 400, 9, words=boxes)
+    assert order_words([line]) == expected
 
 
 def test_what_the_document_writes_elsewhere_decides_on_a_hyphen() -> None:

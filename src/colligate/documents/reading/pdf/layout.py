@@ -20,6 +20,7 @@ from typing import Any
 from liteparse import LayoutBlock, LayoutCell, ParsedPage, TextItem
 
 from colligate.documents.reading.pdf.numbering import roman_value, title_key
+from colligate.documents.reading.pdf.rtl import is_rtl, order_words
 
 
 @dataclass(slots=True, eq=False)
@@ -301,7 +302,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
     top = min(i.y for i in row)
     return PdfLine(
         page=page,
-        text=clean_line("".join(parts)),
+        text=clean_line(order_words(row) if is_rtl(parts[0]) else "".join(parts)),
         x=row[0].x,
         y=top,
         width=max(i.x + i.width for i in row) - row[0].x,
@@ -393,9 +394,10 @@ def _find_inside(
 
 def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> list[PdfLine]:
     text = block.text or ""
-    lines = _select_agreeing(
-        [_build_line(page, row) for row in _group_rows(items)], text, block.marker
-    )
+    rows = [_build_line(page, row) for row in _group_rows(items)]
+    if is_rtl(text) and Counter(keep_letters(text)) == _count_letters(rows):
+        return rows
+    lines = _select_agreeing(rows, text, block.marker)
     if lines:
         return lines
     if items:
@@ -403,6 +405,10 @@ def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> li
     box = block.bbox
     place = (box.x, box.y, box.width, box.height) if box else ()
     return [PdfLine(page, _strip_marks(text), *place)]
+
+
+def _count_letters(lines: Sequence[PdfLine]) -> Counter[str]:
+    return Counter(keep_letters("".join(line.text for line in lines)))
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
