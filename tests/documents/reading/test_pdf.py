@@ -461,6 +461,15 @@ def test_what_is_filled_in_and_ticked_in_a_form_is_read() -> None:
     assert "[x] Chairs, Stage" in text
 
 
+def test_a_ticked_box_of_a_turned_page_stands_with_its_label() -> None:
+    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch wanted:) Tj ET"
+    box = TICKED.format(1, "Yes") + " /Rect [91 150 101 160]"
+    data = make_pdf([[]], drawn=drawn, annotations=[box])
+    assert (
+        "Lunch wanted: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
+    )
+
+
 def test_comments_are_read_and_attachments_are_named() -> None:
     notes = [
         "/Subtype /Text /Rect [300 700 320 720] /Contents (It is 45 since May.) /T (Ada Mercer)",

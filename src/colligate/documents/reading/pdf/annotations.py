@@ -22,36 +22,50 @@ _LARGEST = 10.0  # points, of a printed mark
 
 
 class Mark(NamedTuple):
-    """What is ticked or chosen in a field, and where it is printed, in the PDF's own space."""
+    """What is ticked or chosen in a field, and how it is printed, in the PDF's own space."""
 
     text: str
-    left: float
-    top: float
     size: float
+    matrix: tuple[float, float, float, float, float, float]
 
     def print(self, document: PdfDocument, page: PdfPage) -> None:
         """Add it to a page's own text."""
         words = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", self.size)
         codes = self.text.encode("utf-16-le") + b"\0\0"
         raw.FPDFText_SetText(words, (ctypes.c_ushort * (len(codes) // 2)).from_buffer_copy(codes))
-        raw.FPDFPageObj_Transform(words, 1, 0, 0, 1, self.left, self.top - 0.9 * self.size)
+        raw.FPDFPageObj_Transform(words, *self.matrix)
         raw.FPDFPage_InsertObject(page, words)
 
 
 def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
     """Yield "[x]" for what is ticked, "[ ]" for what is not, and what is chosen in a list."""
     form, box, words = document.formenv, raw.FS_RECTF(), page.get_textpage()
+    turn = raw.FPDFPage_GetRotation(page)
     for annotation in _open_annotations(page):
         kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
         raw.FPDFAnnot_GetRect(annotation, box)
         size = min(box.top - box.bottom, _LARGEST)
         if size <= 0 or raw.FPDFAnnot_GetFlags(annotation) & raw.FPDF_ANNOT_FLAG_HIDDEN:
             continue
+        chosen = ", ".join(_list_chosen(form, annotation, kind))
         if kind in _TICKED:
             text = "[x] " if raw.FPDFAnnot_IsChecked(form, annotation) else "[ ] "
-            yield Mark(text, _find_label(words, box, size) - 1.4 * size, box.top, size)
-        elif chosen := ", ".join(_list_chosen(form, annotation, kind)):
-            yield Mark(f"[x] {chosen}", box.right + size, box.top, size)
+        elif chosen:
+            text = f"[x] {chosen}"
+        else:
+            continue
+        left = box.right + size if chosen else _find_label(words, box, size) - 1.4 * size
+        down = 0.9 * size
+        yield Mark(
+            text,
+            size,
+            (
+                (1, 0, 0, 1, left, box.top - down),
+                (0, 1, -1, 0, box.left + down, box.bottom),
+                (-1, 0, 0, -1, box.right, box.bottom + down),
+                (0, -1, 1, 0, box.right - down, box.top),
+            )[turn],
+        )
 
 
 _NO_COMMENTS = (raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_WIDGET)
