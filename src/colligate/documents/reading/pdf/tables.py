@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -99,10 +99,13 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
 def restore_rows(pages: Sequence[PageLayout]) -> None:
     """Print the lines of torn tables as they stand, in place; headings remain headings."""
     for page in pages:
-        if len(page.rows) <= _MOST_ROWS and (torn := _find_torn(page)):
+        for read_pair in (_read_pair, _read_figure) if len(page.rows) <= _MOST_ROWS else ():
+            if not (torn := _find_torn(page, read_pair)):
+                break
             blocks = _print_rows(page, torn)
             if _keeps_text(page, blocks):
                 page.blocks[:] = blocks
+                break
 
 
 _MOST_ROWS = 1_000  # of a page: each is searched in the text of all
@@ -115,9 +118,10 @@ _SPACE = 0.9  # of the type size: a wider gap is between a label and its figure
 _SHORT = 4  # words of a cell, if there are three on a line: columns of text have more
 
 
-def _find_torn(page: PageLayout) -> set[int]:
+def _find_torn(page: PageLayout, read_pair: Callable[[Sequence[str]], str]) -> set[int]:
     """Return the rows whose label and first figure are not side by side in any block."""
-    pairs = {n: pair for n, row in enumerate(page.rows) if (pair := _read_pair(row))}
+    rows = ((n, _split_row(row)) for n, row in enumerate(page.rows) if len(row.items) > 1)
+    pairs = {n: pair for n, cells in rows if len(cells) > 1 and (pair := read_pair(cells))}
     texts = (
         [keep_letters(text) for block in page.blocks for text in _list_texts(block)]
         if pairs
@@ -126,23 +130,30 @@ def _find_torn(page: PageLayout) -> set[int]:
     return {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
 
 
-def _read_pair(row: PdfLine) -> str:
-    """Return the letters of a row's label and first figure, or of the first of three short cells;
-    "" if it is not such a row."""
+def _read_figure(cells: Sequence[str]) -> str:
+    """Return the letters of a row's label and first figure; "" if it is not such a row."""
+    words = [word for cell in cells[1:] for word in cell.split()]
+    figure = next((word for word in words if not _SIGN.fullmatch(word)), "")
+    if sum(map(str.isalpha, cells[0])) < 3 or not _FIGURE.fullmatch(figure):
+        return ""
+    return keep_letters(cells[0] + figure)
+
+
+def _read_pair(cells: Sequence[str]) -> str:
+    """Return what `_read_figure` does, or the letters of the first of three short cells."""
+    is_table = len(cells) > 2 and all(len(cell.split()) <= _SHORT for cell in cells)
+    return _read_figure(cells) or (keep_letters(cells[0] + cells[1]) if is_table else "")
+
+
+def _split_row(row: PdfLine) -> list[str]:
     wide = _SPACE * max(row.size, 1.0)
     starts = [n for n, gap in enumerate(row.gaps, 1) if gap > wide]
-    first = starts[0] if starts else len(row.items)
-    label = "".join(item.text for item in row.items[:first])
-    words = [word for item in row.items[first:] for word in item.text.split()]
-    figure = next((word for word in words if not _SIGN.fullmatch(word)), "")
-    if sum(map(str.isalpha, label)) >= 3 and _FIGURE.fullmatch(figure):
-        return keep_letters(label + figure)
-    cells = [
+    if not starts:
+        return []
+    return [
         " ".join(item.text for item in row.items[a:b])
         for a, b in pairwise([0, *starts, len(row.items)])
     ]
-    is_table = len(cells) > 2 and all(len(cell.split()) <= _SHORT for cell in cells)
-    return keep_letters(cells[0] + cells[1]) if is_table else ""
 
 
 def _list_texts(block: PdfBlock) -> list[str]:
