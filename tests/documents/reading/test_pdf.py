@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from liteparse import TextItem, WordBox
 
 from colligate.documents import Basis, Document, Kind
 from colligate.documents.markdown import markdown_tree
@@ -22,6 +26,7 @@ from colligate.documents.reading.pdf.numbering import (
     split_number,
 )
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
+from colligate.documents.reading.pdf.rtl import order_words
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 from support.documents import outline
 
@@ -52,12 +57,16 @@ def make_pdf(
     author: str = "",
     encrypted: bool = False,
     drawn: bytes = b"",
+    annotations: Sequence[str] = (),
 ) -> bytes:
-    """A small PDF. `outline` holds (title, level from 1, page from 0); page 1 has `drawn` too."""
+    """A small PDF. `outline` holds (title, level from 1, page from 0); page 1 has `drawn` too, and
+    `annotations`, the fields of a form among them."""
     objects: dict[int, bytes] = {}
     first_page, first_mark = 10, 10 + 2 * len(pages)
     kids = " ".join(f"{first_page + 2 * i} 0 R" for i in range(len(pages)))
     objects[2] = f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode()
+    objects |= {500 + n: f"<< /Type /Annot {a} >>".encode() for n, a in enumerate(annotations)}
+    notes = " ".join(f"{number} 0 R" for number in objects if number >= 500)
     fonts = ""
     for n, name in enumerate(("Helvetica", "Helvetica-Bold", "Courier"), start=1):
         objects[2 + n] = f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} >>".encode()
@@ -70,11 +79,13 @@ def make_pdf(
         content += b"\n" + drawn if i == 0 else b""
         objects[first_page + 2 * i] = (
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << {fonts}"
-            f">> >> /Contents {first_page + 2 * i + 1} 0 R >>"
+            f">> >> /Contents {first_page + 2 * i + 1} 0 R /Annots [{notes if i == 0 else ''}] >>"
         ).encode()
         stream = b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content)
         objects[first_page + 2 * i + 1] = stream
-    root = "<< /Type /Catalog /Pages 2 0 R"
+    fields = f"/Fields [{notes}] /DA (/F1 0 Tf) /DR << /Font << {fonts}>> >>"
+    form = f"/AcroForm << {fields} >>" if "/FT" in str(annotations) else ""
+    root = f"<< /Type /Catalog /Pages 2 0 R {form}"
     if outline:
         root += f" /Outlines {first_mark} 0 R"
         _add_outline(objects, first_mark, first_page, outline)
@@ -344,6 +355,136 @@ def test_two_columns_of_text_with_figures_stay_columns() -> None:
     assert f"{right} a bog {right} a bog" in text
 
 
+ROPES = [("N-11", "Rope 8 mm", "4.10"), ("N-12", "Rope 10 mm", "6.20"), ("N-13", "Chain", "9.00")]
+COLUMNS = (72, 180, 300)
+
+
+def table(y: float, *rows: Sequence[str], columns: Sequence[float] = COLUMNS) -> list[Line]:
+    return [
+        (x, y + 14 * n, 10, "F1", text)
+        for n, row in enumerate(rows)
+        for x, text in zip(columns, row, strict=False)
+        if text
+    ]
+
+
+def tables_of(*pages: Sequence[Line]) -> list[list[str]]:
+    """The rows of each table that is read."""
+    lines = read(make_pdf(pages)).text.splitlines()
+    found = "\n".join(line if line.startswith("|") else "" for line in lines).strip()
+    return [part.split("\n") for part in re.split(r"\n{2,}", found)]
+
+
+def test_a_table_without_a_head_gets_an_empty_one() -> None:
+    (rows,) = tables_of([*table(100, *ROPES), *body(300)])
+    assert rows[:3] == ["|  |  |  |", "|---|---|---|", "| N-11 | Rope 8 mm | 4.10 |"]
+
+
+def test_groups_of_rows_have_the_head_that_stands_above_them() -> None:
+    columns = (72, 130, 230, 330)
+    lines = table(100, ("Lot", "Code", "Article", "Price"), ("Lot A",), columns=columns)
+    lines += table(128, *(("", *row) for row in ROPES), columns=columns)
+    lines += table(170, ("", "Prices of lot B hold until the end of the month."), columns=(0, 90))
+    lines += table(184, ("Lot B",), *(("", *row) for row in ROPES[:2]), columns=columns)
+    first, second = tables_of([heading(70, "Stock"), *lines, *body(300)])
+    head = ["| Lot | Code | Article | Price |", "|---|---|---|---|"]
+    assert first == [*head, "| Lot A |", *(f"|  | {' | '.join(row)} |" for row in ROPES)]
+    assert second == [*head, "| Lot B |", *(f"|  | {' | '.join(row)} |" for row in ROPES[:2])]
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_table_over_pages_has_its_head_on_each(is_repeated: bool) -> None:
+    head = ("Code", "Article", "Price")
+    rows = [(f"N-{n}", f"Rope of {n} mm", f"{n}.50") for n in range(1, 100)]
+    parts = [rows[:30], rows[30:60], rows[60:]]
+    pages = [table(60, *([head] if is_repeated or not n else []), *p) for n, p in enumerate(parts)]
+    found = tables_of(*pages)
+    assert [part[0] for part in found] == ["| Code | Article | Price |"] * 3
+    assert [line for part in found for line in part[2:]] == [
+        f"| {' | '.join(row)} |" for row in rows
+    ]
+
+
+def test_a_title_in_a_table_is_not_its_head() -> None:
+    lines = table(100, ("Fees of the harbour in the year 2026",), ("Length", "Boats", "Summer"))
+    (rows,) = tables_of([*lines, *table(128, *ROPES), *body(300)])
+    assert rows[0] == "| Length | Boats | Summer |"
+
+
+def test_nested_items_are_below_what_they_belong_to() -> None:
+    items = [(72, "a. Keep it clean."), (72, "b. Before you leave:"), (100, "i. sweep the attic;")]
+    items += [(100, "ii. close the valves;"), (100, "iii. read the meters."), (72, "c. Pay.")]
+    lines: list[Line] = [(x, 100 + 16 * n, 10, "F1", text) for n, (x, text) in enumerate(items)]
+    assert read(make_pdf([[heading(70, "Duties"), *lines]])).text.splitlines()[2:] == [
+        *("- a. Keep it clean.", "- b. Before you leave:", "    - i. sweep the attic;"),
+        *("    - ii. close the valves;", "    - iii. read the meters.", "- c. Pay."),
+    ]
+
+
+@pytest.mark.parametrize("turn", ["0 1 -1 0 500 72", "0 -1 1 0 100 700", "-1 0 0 -1 540 700"])
+def test_text_drawn_in_another_direction_is_read_in_its_order(turn: str) -> None:
+    words = ["Inspections of the house", "The caretaker keeps the record", "in the green folder."]
+    drawn = [f"1 0 0 1 0 {-30 * n} cm BT /F1 12 Tf ({text}) Tj ET" for n, text in enumerate(words)]
+    turned = "".join(f"q {turn} cm {each} Q\n" for each in drawn).encode()
+    alone = read(make_pdf([[], body(80)], drawn=turned)).text
+    below = read(make_pdf([body(80)], drawn=turned)).text
+    for text in (alone.split(BODY)[0], below.rsplit(BODY)[-1]):
+        assert " ".join(words) == " ".join(text.replace("#", "").split())
+
+
+def test_a_watermark_is_named() -> None:
+    drawn = b"BT /F1 60 Tf .7 .7 -.7 .7 100 300 Tm (DRAFT 7) Tj ET"
+    (warning,) = read(make_pdf([body(80), body(80)], drawn=drawn)).warnings
+    assert warning.endswith("text at an angle is not read: 'DRAFT 7' on page 1")
+
+
+TICKED = "/Subtype /Widget /FT /Btn /T (t{0}) /AS /{1} /V /{1} /F 4 /AP << /N << /Yes 6 0 R >> >>"
+
+
+def test_what_is_filled_in_and_ticked_in_a_form_is_read() -> None:
+    lines: list[Line] = [(72, 100, 11, "F1", "Guests:"), (72, 130, 11, "F1", "Lunch wanted:")]
+    lines += [
+        (200, 130, 11, "F1", "yes"),
+        (260, 130, 11, "F1", "no"),
+        (72, 200, 11, "F1", "Extras"),
+    ]
+    fields = [
+        "/Subtype /Widget /FT /Tx /T (guests) /V (84) /F 4 /Rect [150 688 250 702]",
+        TICKED.format(1, "Off") + " /Rect [186 660 196 670]",
+        TICKED.format(2, "Yes") + " /Rect [246 660 256 670]",
+        "/Subtype /Widget /FT /Ch /T (more) /F 4 /Rect [150 560 250 600] /Ff 2097152"
+        " /Opt [(Chairs) (Piano) (Stage)] /V [(Chairs) (Stage)] /I [0 2]",
+    ]
+    text = read(make_pdf([lines], annotations=fields)).text
+    assert re.search(r"Guests:\W+84", text)
+    assert re.search(r"\[ \] ?yes\W+\[x\] ?no", text)
+    assert "[x] Chairs, Stage" in text
+
+
+def test_a_ticked_box_of_a_turned_page_stands_with_its_label() -> None:
+    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch wanted:) Tj ET"
+    box = TICKED.format(1, "Yes") + " /Rect [91 150 101 160]"
+    data = make_pdf([[]], drawn=drawn, annotations=[box])
+    assert (
+        "Lunch wanted: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
+    )
+
+
+def test_comments_are_read_and_attachments_are_named() -> None:
+    notes = [
+        "/Subtype /Text /Rect [300 700 320 720] /Contents (It is 45 since May.) /T (Ada Mercer)",
+        "/Subtype /Link /Rect [72 700 100 720] /Contents (a link)",
+    ]
+    document = pypdfium2.PdfDocument(make_pdf([body(80)], annotations=notes))
+    document.new_attachment("prices.csv").set_data(b"a,b")
+    saved = io.BytesIO()
+    document.save(saved)
+    found = read(saved.getvalue())
+    assert found.text.endswith("\n\nComment (Ada Mercer): It is 45 since May.")
+    (warning,) = found.warnings
+    assert warning.endswith("attachments are not read: prices.csv")
+
+
 def test_pages_tile_and_empty_ones_are_said() -> None:
     document = read(make_pdf([[*body(80)], [], [*body(80, text="The third page speaks.")]]))
     check_places(document)
@@ -362,13 +503,57 @@ def test_a_page_of_very_many_lines_is_read_without_them() -> None:
     assert warning.endswith("drawings of over 20,000 lines were left out: page 1")
 
 
-def test_words_broken_over_lines_are_whole() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        *(("unbreak", "able", "unbreakable"), ("capabili", "ties", "capabilities")),
+        *(("Schleusen", "meisterei", "Schleusenmeisterei"), ("har", "bour", "harbour")),
+        *(("price", "determining", "price-determining"), ("non", "refundable", "non-refundable")),
+        *(("2026", "27", "2026-27"), ("COVID", "19", "COVID-19"), ("e", "mail", "e-mail")),
+        *(("Smith", "Jones", "Smith-Jones"), ("state-of-the", "art", "state-of-the-art")),
+    ],
+)
+def test_words_broken_over_lines_are_whole_and_true_hyphens_stay(
+    first: str, second: str, whole: str
+) -> None:
     lines: list[Line] = [
-        (72, 80, 10, "F1", "This paragraph is long enough to be broken, and its last word is an"),
-        (72, 92, 10, "F1", "unbreak-"),
-        (72, 104, 10, "F1", "able promise that readers and search engines would like to find."),
+        (72, 80, 10, "F1", f"This paragraph is long enough to be broken in its middle, {first}-"),
+        (72, 92, 10, "F1", f"{second} and it goes on so that readers and search engines find it."),
     ]
-    assert "unbreakable promise" in read(make_pdf([lines])).text
+    assert f"middle, {whole} and it" in read(make_pdf([lines])).text
+
+
+def test_words_whose_letters_are_spaced_out_are_whole() -> None:
+    drawn = b"BT /F1 12 Tf 5 Tc 72 700 Td (HARBOUR RULES) Tj ET"
+    assert "HARBOUR RULES" in read(make_pdf([body(300)], drawn=drawn)).text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            [".03-5550147", "ןופלט", ".(7", "םיה", "בוחר", ")1995"],
+            "1995 (רחוב הים 7). טלפון 03-5550147.",
+        ),
+        (["הפיחמ", "Dana", "Levi", "תלהנמה"], "המנהלת Dana Levi מחיפה"),
+    ],
+)
+def test_text_from_right_to_left_is_in_the_order_it_is_read(
+    words: list[str], expected: str
+) -> None:
+    boxes = [WordBox(w[::-1] if w[0] > "א" else w, 50.0 * n, 0, 40, 9) for n, w in enumerate(words)]
+    line = TextItem("", 0, 0, 400, 9, words=boxes)
+    assert order_words([line]) == expected
+
+
+def test_what_the_document_writes_elsewhere_decides_on_a_hyphen() -> None:
+    broken: list[Line] = [
+        (72, 80, 10, "F1", "The fees are in one list and the fines in another, since the long-"),
+        (72, 92, 10, "F1", "term plan and the water-"),
+        (72, 104, 10, "F1", "way plan are kept apart by the office of the harbour."),
+    ]
+    text = read(make_pdf([[*broken, *body(200, 1, text="No waterway is long-term.")]])).text
+    assert "since the long-term plan and the waterway plan" in text
 
 
 @pytest.mark.parametrize(

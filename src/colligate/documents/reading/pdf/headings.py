@@ -29,11 +29,11 @@ from colligate.documents.reading.pdf.contents import (
     find_target_pages,
     find_titles,
 )
+from colligate.documents.reading.pdf.hyphens import dehyphenate_lines
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
     PdfLine,
-    dehyphenate_lines,
     find_body_size,
     set_aside_running_lines,
 )
@@ -139,8 +139,8 @@ _Style = tuple[float, bool, bool, bool]
 
 def _style_of(line: PdfLine) -> _Style:
     """Return what a line looks like: size (half points), bold, capitals, italic."""
-    letters = [c for c in line.text if c.isalpha()]
-    caps = len(letters) > 2 and sum(c.isupper() for c in letters) > 0.8 * len(letters)
+    letters = list(filter(str.isalpha, line.text))
+    caps = len(letters) > 2 and sum(map(str.isupper, letters)) > 0.8 * len(letters)
     return (round(line.size * 2) / 2, line.bold, caps, line.italic)
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from liteparse import LayoutBlock, ParsedPage, TextItem
+from liteparse import LayoutBlock, LayoutCell, ParsedPage, TextItem
 
 from colligate.documents.reading.pdf.numbering import roman_value, title_key
+from colligate.documents.reading.pdf.rtl import is_rtl, order_words
 
 
 @dataclass(slots=True, eq=False)
@@ -57,13 +58,17 @@ class PdfBlock:
     level: int = 0
     marker: str = ""
     rows: list[list[str]] = field(default_factory=list)
+    has_head: bool = True  # the first of the rows is the table's head
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class PageLayout:
-    """A page: its blocks, and all its printed rows from top to bottom, across blocks."""
+    """A page: its blocks, and all its printed rows from top to bottom, across blocks.
+
+    Text drawn in another direction than most of the page is turned upright and put below it.
+    """
 
     number: int  # counts from 1
     label: str | None
@@ -71,37 +76,50 @@ class PageLayout:
     height: float
     blocks: list[PdfBlock] = field(default_factory=list)
     rows: list[PdfLine] = field(default_factory=list)
+    views: list[tuple[float, float]] = field(default_factory=list)  # top and height, by direction
+    comments: list[str] = field(default_factory=list)
+    slanted: list[str] = field(default_factory=list)  # texts at another angle, which are not read
+    _row_of: dict[int, int] = field(default_factory=dict)
 
     def find_rows(self, items: Iterable[TextItem]) -> set[int]:
         """Return the rows that hold one of these items."""
-        inside = set(map(id, items))
-        return {n for n, row in enumerate(self.rows) if not inside.isdisjoint(map(id, row.items))}
+        if not self._row_of:
+            self._row_of = {id(i): n for n, row in enumerate(self.rows) for i in row.items}
+        return {self._row_of[key] for key in map(id, items) if key in self._row_of}
 
 
-def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
-    """Return liteparse's pages as blocks of lines."""
-    return list(map(_build_page, pages))
+def build_layouts(
+    pages: Sequence[ParsedPage], turned: Mapping[int, Sequence[ParsedPage]] | None = None
+) -> list[PageLayout]:
+    """Return liteparse's pages as blocks of lines; `turned` has some again, turned upright."""
+    return [_build_page([page, *(turned or {}).get(page.page_num, ())]) for page in pages]
 
 
-_SPACES = re.compile(r"\s+")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+def find_turns(page: ParsedPage) -> set[int]:
+    """Return the quarter turns (90, 180, 270 degrees) at which some of a page's text is drawn."""
+    turned = (i for i in page.text_items if not _is_upright(i) and i.text.strip())
+    return {_find_quarter(i) % 360 for i in turned if not _is_slanted(i)} - {0}
+
+
+def _is_upright(item: TextItem) -> bool:
+    return -1 < float(item.rotation) < 1
+
+
+def _is_slanted(item: TextItem) -> bool:
+    return not -2 <= float(item.rotation) - _find_quarter(item) <= 2
+
+
+def _find_quarter(item: TextItem) -> int:
+    return round(float(item.rotation) / 90) * 90
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\ufffe\uffff\ud800-\udfff]")
 
 
 def clean_line(text: str) -> str:
     """Return a text as one line without control characters or runs of blanks."""
-    return _SPACES.sub(" ", _UNPRINTABLE.sub("", text)).strip()
-
-
-def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
-    """Join lines to running text; words broken over two lines become whole again."""
-    parts: list[str] = []
-    for i, line in enumerate(lines):
-        last = i == len(lines) - 1
-        if line.joined and not last:
-            parts.append(line.text.removesuffix("-").removesuffix("\u00ad"))
-        else:
-            parts.append(line.text if last or line.text.endswith("-\u200b") else line.text + " ")
-    return clean_line("".join(parts))
+    kept = text if text.isprintable() else _UNPRINTABLE.sub("", text)
+    return " ".join(kept.split())
 
 
 def find_body_size(pages: Sequence[PageLayout]) -> float:
@@ -117,33 +135,109 @@ def find_body_size(pages: Sequence[PageLayout]) -> float:
     return sizes.most_common(1)[0][0]
 
 
-def _build_page(page: ParsedPage) -> PageLayout:
-    items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
-    upright = [i for i in items if abs(i.rotation) < 1]
-    number = page.page_num - 1
-    label = clean_line(page.page_label) if page.page_label else None
-    found = PageLayout(page.page_num, label or None, page.width, page.height)
-    found.rows = [_build_line(number, row) for row in _group_rows(upright)]
-    tops = [item.y for item in items]
-    used: list[TextItem] = []
-    for block in page.blocks or ():
-        inside = _find_inside(block, items, tops)
-        used += inside
-        found.blocks.append(_build_block(number, block, inside))
-    in_blocks = found.find_rows(used)
-    for n, row in enumerate(found.rows):
-        if n not in in_blocks:
-            _insert_chrome(found.blocks, row)
+def _build_page(views: Sequence[ParsedPage]) -> PageLayout:
+    """Return a page of views of it, each upright for a part of its text; the largest comes first.
+
+    Turned words between upright ones, as heads of columns often are, stay where liteparse put them.
+    """
+    ordered = sorted(views, key=_count_upright, reverse=True) if len(views) > 1 else views
+    label = clean_line(views[0].page_label or "")
+    found = PageLayout(views[0].page_num, label or None, ordered[0].width, ordered[0].height)
+    placed = set[str]()  # words of another direction that have their place in the first view
+    for view in ordered:
+        _add_view(found, view, placed)
     return found
 
 
-def _insert_chrome(blocks: list[PdfBlock], row: PdfLine) -> None:
-    """Keep a row that is in none of liteparse's blocks, at its place on the page."""
-    for i, block in enumerate(blocks):
-        if block.lines and block.lines[0].y > row.y:
-            blocks.insert(i, PdfBlock("chrome", [row]))
-            return
-    blocks.append(PdfBlock("chrome", [row]))
+def _count_upright(view: ParsedPage) -> int:
+    return sum(len(item.text.strip()) for item in view.text_items if _is_upright(item))
+
+
+def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
+    top = sum(height for _, height in found.views)
+    found.views.append((top, view.height))
+    items = [item for item in view.text_items if item.text.strip()]
+    if top:
+        for box in (*items, *(block.bbox for block in view.blocks or () if block.bbox)):
+            box.y += top
+    items.sort(key=lambda i: (i.y, i.x))
+    tops = [item.y for item in items]
+    foreign = {id(item) for item in items if not _is_upright(item)}
+    if top:
+        foreign |= {id(item) for item in items if placed.issuperset(item.text.split())}
+    upright = [item for item in items if id(item) not in foreign] if foreign else items
+    used: list[TextItem] = []
+    blocks: list[PdfBlock] = []
+    tables: list[tuple[PdfBlock, LayoutBlock]] = []
+    for block in view.blocks or ():
+        inside = _find_inside(block, items, tops)
+        mine = [item for item in inside if id(item) not in foreign] if foreign else inside
+        if len(mine) < len(inside):
+            if top or not mine:
+                continue
+            words = {word for item in inside if id(item) in foreign for word in item.text.split()}
+            placed |= words & set(_list_words(block))
+        built = _build_block(found.number - 1, block, mine)
+        blocks.append(built)
+        if built.kind == "table":
+            tables.append((built, block))
+        if built.lines or built.rows or built.verbatim:
+            used += built.items
+    found.rows += [_build_line(found.number - 1, row) for row in _group_rows(upright)]
+    claims = Counter(map(id, used))
+    for built, block in tables:
+        for item in _find_unwritten(built):
+            if claims[id(item)] == 1:
+                _fill_cell(item, built, block)
+    left_out = [item for item in upright if id(item) not in claims]
+    beyond = "".join(map(_find_beyond, blocks)) if left_out else ""
+    for left in _group_rows(left_out):
+        row = _build_line(found.number - 1, left)
+        letters = keep_letters(row.text)
+        if letters and letters not in beyond:
+            _insert_row(blocks, row)
+    found.blocks += blocks
+    if foreign and not top:
+        slanted = {item.text.strip() for item in items if _is_slanted(item)}
+        found.slanted = sorted(text for text in slanted if not placed.issuperset(text.split()))
+
+
+def _list_words(block: LayoutBlock) -> list[str]:
+    cells = [cell.text for row in (block.header or [], *(block.rows or [])) for cell in row]
+    return " ".join([block.text or "", *(block.lines or ()), *cells]).split()
+
+
+def _find_beyond(block: PdfBlock) -> str:
+    """Return the letters of a block that has more of them than the items in its box."""
+    printed, text = (
+        keep_letters("".join(part.text for part in parts)) for parts in (block.items, block.lines)
+    )
+    return text if len(text) > len(printed) else ""
+
+
+def keep_letters(text: str) -> str:
+    """Return the letters and digits of a text."""
+    return "".join(filter(str.isalnum, text))
+
+
+def _insert_row(blocks: list[PdfBlock], row: PdfLine) -> None:
+    """Add a row that is in none of liteparse's blocks: to the one above, or as a paragraph."""
+    tops = [min((part.y for part in (*b.lines[:1], *b.items)), default=0.0) for b in blocks]
+    at = next((n for n, top in enumerate(tops) if top > row.y), len(blocks))
+    above = blocks[at - 1].lines[-1:] if at else []
+    if above and continues(above[0], row) and row.x < above[0].x + above[0].width:
+        blocks[at - 1].lines.append(row)
+    else:
+        blocks.insert(at, PdfBlock("paragraph", [row]))
+
+
+def continues(line: PdfLine, following: PdfLine) -> bool:
+    """Report whether a line below another is close to it and looks like it."""
+    return (
+        following.y - (line.y + line.height) < 0.5 * line.height
+        and line.bold == following.bold
+        and abs(line.size - following.size) < 0.5
+    )
 
 
 def _group_rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
@@ -170,8 +264,27 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
 _MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 
 
+_FEWEST_SPACED = 6  # letters of a text with a space after each
+
+
+def _close_up(item: TextItem) -> str:
+    """Return an item's text; words whose letters are spaced out become whole, by the wider gaps."""
+    text: str = item.text.strip()
+    if len(text) < 2 * _FEWEST_SPACED - 1 or set(text[1:12:2]) != {" "}:
+        return text
+    letters = item.words
+    if len(letters) < _FEWEST_SPACED or not all(
+        w.text.isalpha() and len(w.text) == 1 for w in letters
+    ):
+        return text
+    gaps = [b.x - (a.x + a.width) for a, b in pairwise(letters)]
+    wide = 1.6 * median(gaps)
+    rest = zip(letters[1:], gaps, strict=True)
+    return text[0] + "".join((" " if gap > wide else "") + w.text for w, gap in rest)
+
+
 def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
-    parts = [row[0].text.strip()]
+    parts = [_close_up(row[0])]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
         spaced = (
@@ -179,7 +292,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
             or before.text.endswith(" ")
             or item.text.startswith(" ")
         )
-        parts.append((" " if spaced else "") + item.text.strip())
+        parts.append((" " if spaced else "") + _close_up(item))
     letters = [sum(map(str.isalnum, i.text)) for i in row]
     total = sum(letters) or 1
     names = [i.font_name or "" for i in row]
@@ -189,7 +302,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
     top = min(i.y for i in row)
     return PdfLine(
         page=page,
-        text=clean_line("".join(parts)),
+        text=clean_line(order_words(row) if is_rtl(parts[0]) else "".join(parts)),
         x=row[0].x,
         y=top,
         width=max(i.x + i.width for i in row) - row[0].x,
@@ -204,15 +317,51 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
 
 def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> PdfBlock:
     marker = clean_line(block.marker or "")
-    found = PdfBlock(block.kind, [], block.level or 0, marker, items=list(items))
+    found = PdfBlock(block.kind, [], block.level or 0, marker)
     if block.kind == "table":
-        rows = [block.header or [], *(block.rows or [])]
-        found.rows = [[_strip_marks(cell.text) for cell in row] for row in rows if row]
+        found.rows = [[_strip_marks(cell.text) for cell in row] for row in _list_rows(block)]
+        found.has_head = bool(block.header)
+        found.items = list(items)
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
+        found.items = list(items)
     elif block.text:
         found.lines = _build_lines(page, block, items)
+        found.items = list(items)
     return found
+
+
+def _list_rows(table: LayoutBlock) -> list[list[LayoutCell]]:
+    return [row for row in (table.header or [], *(table.rows or [])) if row]
+
+
+def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
+    """Yield the items in a table's box that are in none of its cells.
+
+    liteparse takes figures near the edge of a page for page numbers.
+    """
+    cells = [cell for row in table.rows for cell in row]
+    if _count_marks(cells) < _count_marks(item.text for item in table.items):
+        written = Counter(word for cell in cells for word in cell.split())
+        for item in table.items:
+            words = Counter(item.text.split())
+            if not words <= written:
+                yield item
+            written -= words
+
+
+def _count_marks(texts: Iterable[str]) -> int:
+    return sum(len(text) - text.count(" ") for text in texts)
+
+
+def _fill_cell(item: TextItem, table: PdfBlock, block: LayoutBlock) -> None:
+    """Put an item into the empty cell where it is, if its row has others."""
+    x, y = item.x + item.width / 2, item.y + item.height / 2
+    for texts, row in zip(table.rows, _list_rows(block), strict=True):
+        for m, cell in enumerate(row):
+            box = cell.bbox
+            if box and 0 <= x - box.x <= box.width and 0 <= y - box.y <= box.height:
+                texts[m] = texts[m] or (clean_line(item.text) if any(texts) else "")
 
 
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
@@ -245,17 +394,21 @@ def _find_inside(
 
 def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> list[PdfLine]:
     text = block.text or ""
-    lines = _select_agreeing(
-        [_build_line(page, row) for row in _group_rows(items)], text, block.marker
-    )
+    rows = [_build_line(page, row) for row in _group_rows(items)]
+    if is_rtl(text) and Counter(keep_letters(text)) == _count_letters(rows):
+        return rows
+    lines = _select_agreeing(rows, text, block.marker)
     if lines:
-        _mark_joined(lines, text)
         return lines
     if items:
         return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
     place = (box.x, box.y, box.width, box.height) if box else ()
     return [PdfLine(page, _strip_marks(text), *place)]
+
+
+def _count_letters(lines: Sequence[PdfLine]) -> Counter[str]:
+    return Counter(keep_letters("".join(line.text for line in lines)))
 
 
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
@@ -273,19 +426,6 @@ def _select_agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) ->
             kept.append(line)
             at += len(printed)
     return kept if at == len(expected) else []
-
-
-def _mark_joined(lines: Sequence[PdfLine], text: str) -> None:
-    """Mark the lines whose last word continues in the next line, as liteparse found."""
-    at = 0
-    for line, following in pairwise(lines):
-        if not line.text.endswith(("-", "\u00ad")):
-            continue
-        tail = line.text.rsplit(maxsplit=1)[-1][:-1]
-        head = following.text.split(maxsplit=1)[0]
-        if tail and (place := text.find(tail + head, at)) >= 0:
-            line.joined = True
-            at = place
 
 
 # Running headers and footers.
@@ -314,11 +454,27 @@ def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
             seen[key].add(i)
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for i, row, keys in edges:
-        if any(len(seen[key]) >= (_REPEATS if key[0] else 2) for key in keys):
+        is_running = any(len(seen[key]) >= (_REPEATS if key[0] else 2) for key in keys)
+        if is_running and not _is_head(pages[i].rows, row):
             bands[i].append((row.y - 1, row.y + row.height + 1))
     for i, here in bands.items():
         blocks = pages[i].blocks
         blocks[:] = [piece for block in blocks for piece in _split_off(block, here)]
+
+
+def _is_head(rows: Sequence[PdfLine], row: PdfLine) -> bool:
+    """Report whether the two rows below begin or end words where this one does, as in a table."""
+    at = rows.index(row)
+    return len(rows) > at + 2 and all(
+        below.y < row.y + (3 + 2 * n) * row.height
+        and sum(
+            abs(item.x - word.x) < 2 or abs(item.x + item.width - word.x - word.width) < 2
+            for item in row.items
+            for word in [word for each in below.items for word in each.words]
+        )
+        > 1
+        for n, below in enumerate(rows[at + 1 : at + 3])
+    )
 
 
 _Key = tuple[str, int, int | None]  # words, size, and how much more the number is than the page
@@ -330,8 +486,8 @@ def _running_keys(row: PdfLine, page: int, large: float) -> Iterator[_Key]:
     words, size = row.text.strip("-\u2013\u2014|[]() ").split(), round(row.size)
     if key := title_key(row.text):
         yield key, size, None
-    for rest, end in ((words[:-1], words[-1:]), (words[1:], words[:1])):
-        number = "".join(end).strip("-\u2013\u2014|[]().,")
+    for at, word in enumerate(words):
+        number, rest = word.strip("-\u2013\u2014|[]().,"), words[:at] + words[at + 1 :]
         if _NUMBER.fullmatch(number) and (row.size <= large or not rest):
             value = int(number) if number.isdigit() else roman_value(number)
             if value:
@@ -343,10 +499,15 @@ MARGIN = 0.14  # of the page's height, at the top and at the bottom
 
 
 def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
-    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < MARGIN * page.height]
-    rest = page.rows[len(top) :]
-    floor = (1 - MARGIN) * page.height
-    return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
+    found: list[PdfLine] = []
+    views = page.views or [(0.0, page.height)]
+    for top, height in views:
+        low, high = top + MARGIN * height, top + (1 - MARGIN) * height
+        here = [row for row in page.rows if len(views) == 1 or 0 <= row.y - top < height]
+        above = [row for row in here[:_EDGE_ROWS] if row.y < low]
+        below = here[len(above) :][-_EDGE_ROWS:]
+        found += above + [row for row in below if row.y + row.height > high]
+    return found
 
 
 def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:

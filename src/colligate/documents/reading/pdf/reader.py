@@ -10,10 +10,11 @@ import dataclasses
 import io
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any
 
 from liteparse import LiteParse, ParsedPage, ParseError
@@ -21,18 +22,21 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_code, format_table, markdown_tree
+from colligate.documents.reading.pdf.annotations import find_marks, read_comments
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
+from colligate.documents.reading.pdf.hyphens import dehyphenate_lines, mark_broken_words
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
+    PdfLine,
     build_layouts,
     clean_line,
-    dehyphenate_lines,
+    find_turns,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
-from colligate.documents.reading.pdf.tables import release_text, restore_rows
+from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
 
@@ -48,6 +52,12 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
+    find_heads(pages)
+    mark_broken_words(pages)
+    for page in pages:
+        page.blocks += [
+            PdfBlock("paragraph", [PdfLine(page.number - 1, comment)]) for comment in page.comments
+        ]
     text, ranges = render_pages(pages)
     document = make_document(
         source,
@@ -90,6 +100,13 @@ def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], 
             raise _encrypted(source) from error
         raise _corrupt(source, str(error)) from error
     try:
+        if attached := document.count_attachments():
+            names = (document.get_attachment(at).get_name() for at in range(attached))
+            source.warn(f"attachments are not read: {', '.join(islice(names, _MOST_NAMED))}")
+        if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
+            source.warn(
+                "it is an XFA form: what is filled in may be missing; print it to a new PDF"
+            )
         return list(_iter_outline(document)), document.get_metadata_dict(), len(document)
     except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(source, str(error)) from error
@@ -97,6 +114,7 @@ def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], 
         document.close()
 
 
+_MOST_NAMED = 20  # attachments
 _OUTLINE_LIMIT = 20_000
 
 
@@ -121,10 +139,18 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
         for layout in layouts:
             pages[layout.number - 1] = layout
         return pages, bool(layouts)
-    parsed = _parse(source, page_count)
+    data, comments = _prepare(source, min(page_count, _PAGE_LIMIT))
+    parsed, turned = _parse(source, data, page_count)
     silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
-    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
+    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
+    for page in pages:
+        page.comments = comments.get(page.number, [])
+    if slanted := {clean_line(text)[:_LONGEST_SHOWN]: None for p in pages for text in p.slanted}:
+        shown = ", ".join(map(repr, islice(slanted, _MOST_SHOWN)))
+        more = f" and {len(slanted) - _MOST_SHOWN} more" if len(slanted) > _MOST_SHOWN else ""
+        where = _list_pages([page.number for page in pages if page.slanted])
+        source.warn(f"text at an angle is not read: {shown}{more} on {where}")
     return pages, bool(recognised)
 
 
@@ -133,13 +159,16 @@ _TIME_SHARE = 0.6  # of the file's time is for parsing; pages not parsed by then
 _BATCH = 50
 
 
-def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
+def _parse(
+    source: SourceFile, data: bytes, page_count: int
+) -> tuple[list[ParsedPage], dict[int, list[ParsedPage]]]:
+    """Return the pages, and those again that have sideways text, turned for it."""
     parser = _make_parser(ocr_enabled=False, max_pages=_PAGE_LIMIT)
     pages: dict[int, ParsedPage] = {}
+    turned: dict[int, list[ParsedPage]] = defaultdict(list)
     failed: list[int] = []
     seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
     deadline = time.monotonic() + seconds
-    data = _drop_drawings(source, min(page_count, _PAGE_LIMIT))
     try:
         for batch in parser.parse_batches(data, _BATCH):
             pages.update((page.page_num, page) for page in batch.result.pages)
@@ -150,6 +179,8 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
                     f"parsing took longer than {seconds:.0f} s"
                 )
                 break
+        for page in _turn_pages(source, data, pages.values(), deadline):
+            turned[page.page_num].append(page)
     except ParseError as error:
         if "password" in str(error).lower():
             raise _encrypted(source) from error
@@ -164,43 +195,81 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
         source.warn(f"could not be parsed: {_list_pages(failed)}")
     blank = [n for n in range(1, page_count + 1) if n not in pages]
     pages.update((n, ParsedPage(page_num=n, width=0.0, height=0.0, text="")) for n in blank)
-    return [pages[n] for n in sorted(pages)]
+    return [pages[n] for n in sorted(pages)], turned
 
 
+def _turn_pages(
+    source: SourceFile, data: bytes, pages: Iterable[ParsedPage], deadline: float
+) -> Iterator[ParsedPage]:
+    """Yield pages with sideways text once more for each direction, turned so that it is upright."""
+    turns = [(turn, page.page_num) for page in pages for turn in find_turns(page)]
+    for turn, found in groupby(sorted(turns), lambda each: each[0]):
+        numbers = [number for _, number in found]
+        for at in range(0, len(numbers), _BATCH):
+            batch = numbers[at : at + _BATCH]
+            if time.monotonic() > deadline:
+                source.warn(f"sideways text was left out: {_list_pages(numbers[at:])}")
+                break
+            parser = _make_parser(
+                ocr_enabled=False,
+                target_pages=",".join(map(str, batch)),
+                page_orientation_corrections=[(number, turn) for number in batch],
+            )
+            yield from parser.parse(data).pages
+
+
+_LONGEST_SHOWN = 60  # characters of a text in a warning
+_MOST_SHOWN = 3  # texts in a warning
 _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their square
 
 
-def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
-    """Return the PDF without what pages with very many lines draw; a warning names them.
+def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list[str]]]:
+    """Return the PDF as liteparse is to see it, and the comments on each page.
 
-    Text stays: where pdfium would lose some, as of fonts that are drawings, nothing is dropped.
+    What is ticked in a form is printed, and what pages with very many lines draw is left out; a
+    warning names them. Text stays: where pdfium would lose some, as of fonts that are drawings,
+    nothing is changed.
     """
-    document, dropped = PdfDocument(source.data), dict[int, int]()
+    document, dropped = PdfDocument(source.data), list[int]()
+    changed: dict[int, int] = {}  # how many characters they had
+    comments: dict[int, list[str]] = {}
+    document.init_forms()
     for index in range(page_count):
         with suppress(PdfiumError):  # a damaged page, which liteparse reports
             page = document[index]
+            if found := list(read_comments(page)):
+                comments[index + 1] = found
             # The objects of pypdfium2's own classes would take gigabytes.
-            count = raw.FPDFPage_CountObjects(page)
-            objects = (raw.FPDFPage_GetObject(page, at) for at in range(count))
-            path = raw.FPDF_PAGEOBJ_PATH
-            paths = [each for each in objects if raw.FPDFPageObj_GetType(each) == path]
-            if sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES:
-                dropped[index] = page.get_textpage().count_chars()
-                for each in paths:
+            get, measure, handle = raw.FPDFPage_GetObject, raw.FPDFPath_CountSegments, page.raw
+            count = raw.FPDFPage_CountObjects(handle)
+            lines = [measure(get(handle, at)) for at in range(count)]  # -1 for text
+            is_crowded = sum(lines) + lines.count(-1) > _MOST_LINES
+            marks = list(find_marks(document, page)) if document.formenv else []
+            if is_crowded or marks:
+                changed[index] = page.get_textpage().count_chars()
+            if is_crowded:
+                dropped.append(index + 1)
+                for each in [get(handle, at) for at in range(count) if lines[at] >= 0]:
                     raw.FPDFPage_RemoveObject(page, each)
                     raw.FPDFPageObj_Destroy(each)
+            for mark in marks:
+                mark.print(document, page)
+            if index in changed:
                 page.gen_content()
             page.close()
-    if not dropped:
-        return source.data
+    if not (changed or document.formenv):
+        return source.data, comments
     saved = io.BytesIO()
     document.save(saved)
     after = PdfDocument(saved.getvalue())
-    if any(after[at].get_textpage().count_chars() < count for at, count in dropped.items()):
-        return source.data
-    pages = _list_pages([index + 1 for index in dropped])
-    source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
-    return saved.getvalue()
+    if any(after[at].get_textpage().count_chars() < count for at, count in changed.items()):
+        if document.formenv:
+            source.warn("what is ticked in its form is not read")
+        return source.data, comments
+    if dropped:
+        pages = _list_pages(dropped)
+        source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
+    return saved.getvalue(), comments
 
 
 def _make_parser(**options: Any) -> LiteParse:
@@ -334,7 +403,8 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     The ranges tile the text: a page ends where the next one begins, and a page without text is
     empty. A label is kept where it is not the page's number.
     """
-    texts = [_render_page(page.blocks) for page in pages]
+    levels: list[int] = []  # of the list items that are open, also over the ends of pages
+    texts = [_render_page(page.blocks, levels) for page in pages]
     starts: list[int] = []
     length = 0
     for text in texts:
@@ -351,39 +421,42 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     return "\n\n".join(filter(None, texts)), ranges
 
 
-def _render_page(blocks: Iterable[PdfBlock]) -> str:
+def _render_page(blocks: Iterable[PdfBlock], levels: list[int]) -> str:
     parts: list[str] = []
-    depth = -1  # of the list item before, -1 outside lists
     for block in blocks:
-        text, after = _render_block(block, depth)
-        if not text:
+        if block.kind == "chrome":
             continue
-        if parts:
-            parts.append("\n" if after >= 0 and depth >= 0 else "\n\n")
-        parts.append(text)
-        depth = after
+        was_item = bool(levels)
+        if block.kind == "list_item":
+            while levels and levels[-1] > block.level:
+                levels.pop()
+            if levels[-1:] != [block.level]:
+                levels.append(block.level)
+        if text := _render_block(block, len(levels) - 1):
+            if block.kind != "list_item":
+                levels.clear()
+            if parts:
+                parts.append("\n" if was_item and levels else "\n\n")
+            parts.append(text)
     return "".join(parts)
 
 
 _TRAILING_HASHES = re.compile(r"(?<=\s)(#+)$")
 
 
-def _render_block(block: PdfBlock, depth: int) -> tuple[str, int]:
-    """Return a block's Markdown, and how deep a list item it is (-1: none)."""
-    if block.kind == "chrome":
-        return "", depth
+def _render_block(block: PdfBlock, depth: int) -> str:
+    """Return a block's Markdown, of a list item at a depth."""
     if block.kind == "heading":
         title = _TRAILING_HASHES.sub(r"\\\1", dehyphenate_lines(block.lines))
-        return (f"{'#' * block.level} {title}" if title else ""), -1
+        return f"{'#' * block.level} {title}" if title else ""
     if block.kind == "list_item":
-        depth = min(block.level, depth + 1)
         item = _render_item(block)
-        return ("    " * depth + item if item else ""), depth
+        return "    " * depth + item if item else ""
     if block.kind == "table":
-        return format_table(block.rows), -1
+        return format_table(block.rows)
     if block.verbatim:
-        return _render_code(block.verbatim), -1
-    return escape_line(dehyphenate_lines(block.lines)), -1
+        return _render_code(block.verbatim)
+    return escape_line(dehyphenate_lines(block.lines))
 
 
 _BULLETS = "•◦▪▫■□●○‣⁃∙·*–—-+"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from colligate.documents.reading.pdf.layout import MARGIN, PageLayout, PdfBlock, PdfLine, clean_line
+from colligate.documents.reading.pdf.layout import (
+    MARGIN,
+    PageLayout,
+    PdfBlock,
+    PdfLine,
+    clean_line,
+    continues,
+    keep_letters,
+)
 from colligate.documents.reading.pdf.numbering import split_number
 
 # Tables that include the text above or below them.
@@ -74,13 +82,7 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
     """Return lines as paragraphs, split where the space or the type changes."""
     blocks: list[PdfBlock] = []
     for line in lines:
-        last = blocks[-1].lines[-1] if blocks else None
-        if (
-            last is not None
-            and line.y - (last.y + last.height) < 0.5 * last.height
-            and line.bold == last.bold
-            and abs(line.size - last.size) < 0.5
-        ):
+        if blocks and continues(blocks[-1].lines[-1], line):
             blocks[-1].lines.append(line)
         else:
             blocks.append(PdfBlock("paragraph", [line]))
@@ -97,10 +99,13 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
 def restore_rows(pages: Sequence[PageLayout]) -> None:
     """Print the lines of torn tables as they stand, in place; headings remain headings."""
     for page in pages:
-        if len(page.rows) <= _MOST_ROWS and (torn := _find_torn(page)):
+        for read_pair in (_read_pair, _read_figure) if len(page.rows) <= _MOST_ROWS else ():
+            if not (torn := _find_torn(page, read_pair)):
+                break
             blocks = _print_rows(page, torn)
             if _keeps_text(page, blocks):
                 page.blocks[:] = blocks
+                break
 
 
 _MOST_ROWS = 1_000  # of a page: each is searched in the text of all
@@ -110,34 +115,50 @@ _FIGURE = re.compile(r"[$€£¥(\-\u2013\u2014+~<>]*\d[\d,.]*[)%]*")
 _SPACE = 0.9  # of the type size: a wider gap is between a label and its figure
 
 
-def _find_torn(page: PageLayout) -> set[int]:
+_SHORT = 4  # words of a cell, if there are three on a line: columns of text have more
+
+
+def _find_torn(page: PageLayout, read_pair: Callable[[Sequence[str]], str]) -> set[int]:
     """Return the rows whose label and first figure are not side by side in any block."""
-    pairs = {n: pair for n, row in enumerate(page.rows) if (pair := _read_pair(row))}
+    rows = ((n, _split_row(row)) for n, row in enumerate(page.rows) if len(row.items) > 1)
+    pairs = {n: pair for n, cells in rows if len(cells) > 1 and (pair := read_pair(cells))}
     texts = (
-        [_letters(text) for block in page.blocks for text in _list_texts(block)] if pairs else []
+        [keep_letters(text) for block in page.blocks for text in _list_texts(block)]
+        if pairs
+        else []
     )
     return {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
 
 
-def _read_pair(row: PdfLine) -> str:
+def _read_figure(cells: Sequence[str]) -> str:
     """Return the letters of a row's label and first figure; "" if it is not such a row."""
-    wide = _SPACE * max(row.size, 1.0)
-    first = next((n for n, gap in enumerate(row.gaps, 1) if gap > wide), len(row.items))
-    words = [word for item in row.items[first:] for word in item.text.split()]
+    words = [word for cell in cells[1:] for word in cell.split()]
     figure = next((word for word in words if not _SIGN.fullmatch(word)), "")
-    label = "".join(item.text for item in row.items[:first])
-    if sum(map(str.isalpha, label)) < 3 or not _FIGURE.fullmatch(figure):
+    if sum(map(str.isalpha, cells[0])) < 3 or not _FIGURE.fullmatch(figure):
         return ""
-    return _letters(label + figure)
+    return keep_letters(cells[0] + figure)
+
+
+def _read_pair(cells: Sequence[str]) -> str:
+    """Return what `_read_figure` does, or the letters of the first of three short cells."""
+    is_table = len(cells) > 2 and all(len(cell.split()) <= _SHORT for cell in cells)
+    return _read_figure(cells) or (keep_letters(cells[0] + cells[1]) if is_table else "")
+
+
+def _split_row(row: PdfLine) -> list[str]:
+    wide = _SPACE * max(row.size, 1.0)
+    starts = [n for n, gap in enumerate(row.gaps, 1) if gap > wide]
+    if not starts:
+        return []
+    return [
+        " ".join(item.text for item in row.items[a:b])
+        for a, b in pairwise([0, *starts, len(row.items)])
+    ]
 
 
 def _list_texts(block: PdfBlock) -> list[str]:
     lines = "".join(line.text for line in block.lines)
     return [*map("".join, block.rows), *block.verbatim, lines]
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
 
 
 def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
@@ -159,7 +180,7 @@ def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
 
 
 def _count(texts: Iterable[str]) -> Counter[str]:
-    return Counter(_letters("".join(texts)))
+    return Counter(keep_letters("".join(texts)))
 
 
 def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
@@ -309,7 +330,8 @@ def _make_blocks(
 def _make_table(rows: Sequence[PdfLine]) -> PdfBlock:
     """Return printed rows as a table."""
     items = [item for row in rows for item in row.items]
-    return PdfBlock("table", [], rows=_align(list(map(_cut_cells, rows))), items=items)
+    cells = _align(list(map(_cut_cells, rows)))
+    return PdfBlock("table", [], rows=cells, has_head=False, items=items)
 
 
 def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
@@ -341,3 +363,204 @@ def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 def _is_figure(cell: _Cell) -> bool:
     text = cell.text.replace(" ", "")
     return (_FIGURE.fullmatch(text) or _SIGN.fullmatch(text)) is not None
+
+
+# Heads of tables.
+#
+# liteparse says whether it knows the head of a table. If not, the head may stand above it as text,
+# or on the page before, or the first row is the head, or there is none.
+
+
+def find_heads(pages: Sequence[PageLayout]) -> None:
+    """Give tables their heads, in place; a table that has none gets an empty one."""
+    last: tuple[PageLayout, PdfBlock] | None = None
+    for page in pages:
+        is_top = True  # nothing but running headers stands above the table
+        for table in [block for block in page.blocks if block.kind == "table" and block.rows]:
+            _join_cells(page, table)
+            is_clear = table.has_head or _judge_first(table.rows) is False
+            is_larger = not is_clear and _take_rows_above(page, table)
+            above = page.blocks[: page.blocks.index(table)]
+            is_top = is_top and all(block.kind in ("chrome", "rule") for block in above)
+            if last and not (is_top if last[0] is not page else _follows(page, last[1], table)):
+                last = None
+            judged = False if is_clear else _judge_first(table.rows)
+            table.has_head = judged is False or (judged is None and is_larger)
+            if not table.has_head:
+                table.has_head = bool(last and _copy_head(page, table, last))
+            if not table.has_head:
+                if judged or all(row and row[0].endswith(":") for row in table.rows):
+                    table.rows.insert(0, [""])
+                else:
+                    table.has_head = True
+            is_top, last = False, (page, table) if table.has_head else last
+
+
+def _follows(page: PageLayout, table: PdfBlock, following: PdfBlock) -> bool:
+    """Report whether no heading stands between two tables of a page."""
+    between = page.blocks[page.blocks.index(table) : page.blocks.index(following)]
+    return all(block.kind != "heading" for block in between)
+
+
+_WORD_GAP = 0.4  # of the type size: a narrower gap is between words
+
+
+def _join_cells(page: PageLayout, table: PdfBlock) -> None:
+    """Undo the cutting of lines without gaps, as titles and names of groups, into cells."""
+    lines = {
+        keep_letters(row.text): row
+        for row in (page.rows[n] for n in page.find_rows(table.items))
+        if all(gap < _WORD_GAP * row.size for gap in row.gaps)
+    }
+    for n, row in enumerate(table.rows if lines else ()):
+        line = lines.get(keep_letters("".join(row)))
+        if line and sum(map(bool, row)) > 1 and not any(map(_is_value, row[1:])):
+            table.rows[n] = [line.text]
+    titles = next((n for n, row in enumerate(table.rows) if len(row) > 1), 0)
+    if titles and all(keep_letters(row[0]) in lines for row in table.rows[:titles]):
+        found = [lines[keep_letters(row[0])] for row in table.rows[:titles]]
+        del table.rows[:titles]
+        table.has_head = False
+        at = page.blocks.index(table)
+        page.blocks[at:at] = _group_paragraphs(found)
+
+
+_DATE = re.compile(r"(19|20)\d\d|\d{1,2}([./-])\d{1,2}\2\d{2}")
+
+
+def _judge_first(rows: Sequence[Sequence[str]]) -> bool | None:
+    """Report whether the first row has values where the others do; None if that is unclear."""
+    votes = []
+    for n, cell in enumerate(rows[0]):
+        below = [row[n] for row in rows[1:] if len(row) > n and row[n]]
+        if cell and 2 * sum(map(_is_value, below)) > len(below):
+            votes.append(_is_value(cell))
+    if not votes or not rows[0][0]:
+        return False if votes else None
+    return votes[0] if len(set(votes)) == 1 else None
+
+
+def _is_value(text: str) -> bool:
+    letters, digits = sum(map(str.isalpha, text)), sum(map(str.isdigit, text))
+    return bool(text) and (digits > letters or not letters) and not _DATE.search(text)
+
+
+_Column = tuple[float, float]  # left and right
+
+
+def _find_columns(page: PageLayout, table: PdfBlock) -> list[_Column]:
+    """Return the columns of the rows that have a cell in each; [] if they are not clear."""
+    width = max(map(len, table.rows))
+    cells = [_cut_cells(page.rows[n]) for n in page.find_rows(table.items)]
+    full = [row for row in cells if len(row) == width]
+    columns = [
+        (min(cell.left for cell in column), max(cell.right for cell in column))
+        for column in zip(*full, strict=True)
+    ]
+    return columns if all(a[1] <= b[0] for a, b in pairwise(columns)) else []
+
+
+def _place(cells: Iterable[_Cell], columns: Sequence[_Column]) -> list[int | None] | None:
+    """Return the column that each cell is in, None for a new one; None if one is in two."""
+    found: list[int | None] = []
+    for cell in cells:
+        hits = [
+            n for n, (left, right) in enumerate(columns) if cell.left < right and left < cell.right
+        ]
+        if len(hits) > 1 or (hits and hits[0] in found):
+            return None
+        found.append(hits[0] if hits else None)
+    return found
+
+
+def _take_rows_above(page: PageLayout, table: PdfBlock) -> bool:
+    """Move rows that stand as text above a table into it: a head, rows at the top of a page."""
+    columns = _find_columns(page, table)
+    every, taken, groups = columns, list[int](), list[int]()
+    if not columns:
+        return False
+    for n in range(min(page.find_rows(table.items)) - 1, -1, -1):
+        row, below = page.rows[n], page.rows[n + 1]
+        cells = _cut_cells(row)
+        places = _place(cells, every)
+        if below.y - row.y - row.height > 1.5 * max(row.height, below.height):
+            break
+        if places and len(places) - places.count(None) > 1:
+            new = [(c.left, c.right) for c, at in zip(cells, places, strict=True) if at is None]
+            every = sorted([*every, *new])
+            taken, groups = [n, *groups, *taken], []
+        elif len(cells) == 1 and len(groups) < _MOST_GROUPS:
+            groups.insert(0, n)
+        else:
+            break
+    rows = [_align_row(page.rows[n], every) for n in taken]
+    if not taken or None in rows or not _remove_rows(page, taken):
+        return False
+    own = list(map(every.index, columns))
+    table.rows = [*filter(None, rows), *(_spread(row, own, len(every)) for row in table.rows)]
+    table.items = [item for n in taken for item in page.rows[n].items] + table.items
+    return True
+
+
+def _align_row(row: PdfLine, columns: Sequence[_Column]) -> list[str] | None:
+    cells = _cut_cells(row)
+    places = _place(cells, columns)
+    if len(cells) == 1:
+        return _name_group(row, columns)
+    if not places or None in places:
+        return None
+    return _spread([cell.text for cell in cells], [n or 0 for n in places], len(columns))
+
+
+_MOST_GROUPS = 2  # names of groups between a head and the first row
+
+
+def _name_group(row: PdfLine, columns: Sequence[_Column]) -> list[str] | None:
+    """Return a row that names a group, in the column where it begins; None if it does not."""
+    at = [n for n, (left, _) in enumerate(columns) if abs(row.x - left) < 2]
+    beyond = columns[at[0] + 1 :] if at else []
+    if not at or (beyond and row.x + row.width > beyond[-1][0]):
+        return None
+    return [*[""] * at[0], row.text]
+
+
+def _copy_head(page: PageLayout, table: PdfBlock, last: tuple[PageLayout, PdfBlock]) -> bool:
+    """Repeat the head of the table before one that goes on with its columns."""
+    before = _find_columns(*last)
+    places = _place([_Cell("", *column) for column in _find_columns(page, table)], before)
+    if not places or None in places or len(places) < 2:
+        return False
+    first = min(page.find_rows(table.items))
+    rows = [_spread(row, [n or 0 for n in places], len(before)) for row in table.rows]
+    if first and (name := _name_group(page.rows[first - 1], before)) and len(name) == 1:
+        rows = [name, *rows] if _remove_rows(page, [first - 1]) else rows
+    table.rows = [list(last[1].rows[0]), *rows]
+    return True
+
+
+def _spread(row: Sequence[str], places: Sequence[int], width: int) -> list[str]:
+    """Return the cells of a row at other places."""
+    found = [""] * width
+    for n, text in zip(places, row, strict=False):
+        found[n] = text
+    return found
+
+
+def _remove_rows(page: PageLayout, numbers: Sequence[int]) -> bool:
+    """Remove printed rows from the page's text; report whether all of it was there as such."""
+    items = {id(item) for n in numbers for item in page.rows[n].items}
+    found = [
+        (block, line)
+        for block in page.blocks
+        if block.kind in ("paragraph", "list_item")
+        for line in block.lines
+        if line.items and items.issuperset(map(id, line.items))
+    ]
+    if keep_letters("".join(line.text for _, line in found)) != keep_letters(
+        "".join(page.rows[n].text for n in numbers)
+    ):
+        return False
+    for block, line in found:
+        block.lines.remove(line)
+    page.blocks[:] = [b for b in page.blocks if b.lines or b.rows or b.verbatim]
+    return True

@@ -1,0 +1,115 @@
+"""What lies on a page of a PDF rather than in it: the fields of a form, and comments.
+
+Loading a form makes pdfium draw the values that no program drew. What is ticked or chosen is a
+picture or nothing at all, so it is printed as text, and laid out with the words around it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from pypdfium2 import PdfDocument, PdfPage, PdfTextPage, raw
+
+# It would print advice on how to build it to whoever reads a form of the XFA kind.
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)
+
+_TICKED = (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
+_LARGEST = 10.0  # points, of a printed mark
+
+
+class Mark(NamedTuple):
+    """What is ticked or chosen in a field, and how it is printed, in the PDF's own space."""
+
+    text: str
+    size: float
+    matrix: tuple[float, float, float, float, float, float]
+
+    def print(self, document: PdfDocument, page: PdfPage) -> None:
+        """Add it to a page's own text."""
+        words = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", self.size)
+        codes = self.text.encode("utf-16-le") + b"\0\0"
+        raw.FPDFText_SetText(words, (ctypes.c_ushort * (len(codes) // 2)).from_buffer_copy(codes))
+        raw.FPDFPageObj_Transform(words, *self.matrix)
+        raw.FPDFPage_InsertObject(page, words)
+
+
+def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
+    """Yield "[x]" for what is ticked, "[ ]" for what is not, and what is chosen in a list."""
+    form, box, words = document.formenv, raw.FS_RECTF(), page.get_textpage()
+    turn = raw.FPDFPage_GetRotation(page)
+    for annotation in _open_annotations(page):
+        kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
+        raw.FPDFAnnot_GetRect(annotation, box)
+        size = min(box.top - box.bottom, _LARGEST)
+        if size <= 0 or raw.FPDFAnnot_GetFlags(annotation) & raw.FPDF_ANNOT_FLAG_HIDDEN:
+            continue
+        chosen = ", ".join(_list_chosen(form, annotation, kind))
+        if kind in _TICKED:
+            text = "[x] " if raw.FPDFAnnot_IsChecked(form, annotation) else "[ ] "
+        elif chosen:
+            text = f"[x] {chosen}"
+        else:
+            continue
+        left = box.right + size if chosen else _find_label(words, box, size) - 1.4 * size
+        down = 0.9 * size
+        yield Mark(
+            text,
+            size,
+            (
+                (1, 0, 0, 1, left, box.top - down),
+                (0, 1, -1, 0, box.left + down, box.bottom),
+                (-1, 0, 0, -1, box.right, box.bottom + down),
+                (0, -1, 1, 0, box.right - down, box.top),
+            )[turn],
+        )
+
+
+_NO_COMMENTS = (raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_WIDGET)
+
+
+def read_comments(page: PdfPage) -> Iterator[str]:
+    """Yield what is written in a page's notes, marks and stamps, with the writer's name."""
+    for annotation in _open_annotations(page):
+        if raw.FPDFAnnot_GetSubtype(annotation) not in _NO_COMMENTS:
+            text, writer = (
+                _decode(partial(raw.FPDFAnnot_GetStringValue, annotation, key))
+                for key in (b"Contents", b"T")
+            )
+            if text.strip():
+                yield f"Comment ({writer}): {text}" if writer else f"Comment: {text}"
+
+
+def _open_annotations(page: PdfPage) -> Iterator[Any]:
+    for at in range(raw.FPDFPage_GetAnnotCount(page)):
+        if annotation := raw.FPDFPage_GetAnnot(page, at):
+            try:
+                yield annotation
+            finally:
+                raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _find_label(words: PdfTextPage, box: Any, size: float) -> float:
+    """Return where the words right of a field begin, so that what is printed is one with them."""
+    place = box.right + size, (box.top + box.bottom) / 2
+    at = words.get_index(*place, 2 * size, size)
+    left = words.get_charbox(at)[0] if at is not None else 0.0
+    return left if left >= box.right else box.left + 1.4 * size
+
+
+def _list_chosen(form: Any, annotation: Any, kind: int) -> Iterator[str]:
+    is_list = kind == raw.FPDF_FORMFIELD_LISTBOX
+    for at in range(raw.FPDFAnnot_GetOptionCount(form, annotation) if is_list else 0):
+        if raw.FPDFAnnot_IsOptionSelected(form, annotation, at):
+            yield _decode(partial(raw.FPDFAnnot_GetOptionLabel, form, annotation, at))
+
+
+def _decode(read: Callable[..., int]) -> str:
+    """Return the UTF-16 text that a function of pdfium writes into a buffer, given its size."""
+    size = read(None, 0)
+    buffer = (ctypes.c_ushort * (size // 2 + 1))()
+    read(buffer, size)
+    return bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace")

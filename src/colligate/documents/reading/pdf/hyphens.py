@@ -1,0 +1,78 @@
+"""Words broken over two lines of a PDF: whose hyphen is the printer's, and whose is their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from colligate.documents.reading.pdf.layout import PageLayout, PdfLine, clean_line
+
+
+def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
+    """Join lines to running text; words broken over two lines become whole again."""
+    parts: list[str] = []
+    for line, following in pairwise([*lines, PdfLine(0, "")]):
+        if line.joined:
+            parts.append(line.text[:-1])
+        elif (
+            line.text[-1:] in _HYPHENS
+            and line.text[-2:-1].isalnum()
+            and following.text[:1].isalnum()
+        ):
+            parts.append(line.text)
+        else:
+            parts.append(line.text + " ")
+    return clean_line("".join(parts))
+
+
+_HYPHENS = ("-", "\u2010")
+_TAIL = re.compile(r"[^\W\d_]{2,}(?=.$)")
+_HEAD = re.compile(r"[^\W\d_]+")
+
+
+def mark_broken_words(pages: Sequence[PageLayout]) -> None:
+    """Mark the lines whose last word goes on in the next line, by a hyphen that is not its own.
+
+    Of "capabili-ties" the document or the language has the whole word, or no such word as the
+    first half. In a doubtful word ("non-refundable", "price-determining") the hyphen stays. Of the
+    words of English texts broken so .97 become whole, of true hyphens .94 stay.
+    """
+    pairs = [
+        (line, tail.group(), head.group())
+        for page in pages
+        for block in page.blocks
+        for line, following in pairwise(block.lines)
+        if line.text[-1:] in _HYPHENS
+        and (tail := _TAIL.search(line.text))
+        and (head := _HEAD.match(following.text))
+    ]
+    if not pairs:
+        return
+    printed = {word for page in pages for row in page.rows for word in row.text.lower().split()}
+    for line, first, second in pairs:
+        if not (second[0].isupper() or _has_word(printed, f"{first}-{second}".lower())):
+            whole = _is_known(printed, (first + second).lower())
+            line.joined = whole or not _is_known(printed, first.lower())
+
+
+def _is_known(printed: set[str], word: str) -> bool:
+    return word in _load_words() or _has_word(printed, word)
+
+
+def _has_word(printed: set[str], word: str) -> bool:
+    return any(word + mark in printed for mark in ("", ",", ".", ";", ":"))
+
+
+@cache
+def _load_words() -> frozenset[str]:
+    """Return common words: the vocabulary of the model that ranks passages.
+
+    Two letters may be any syllable; what is a word of two letters, most documents have.
+    """
+    file = Path(__file__).parents[3] / "models" / "minilm" / "tokenizer.json"
+    vocabulary = json.loads(file.read_bytes())["model"]["vocab"]
+    return frozenset(word for word in vocabulary if len(word) > 2)
