@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document, flat_tree
+from colligate.documents import Document, Hit, flat_tree
 from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
@@ -16,6 +17,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.library import SearchMode, Sources
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
+from colligate.library.ranking import score_by_mode
 from colligate.library.sources import cut_passages
 from support.embedders import WordEmbedder
 
@@ -328,3 +330,23 @@ async def test_what_its_sections_say_better_is_no_passage(first, rest, kept):
     document = Document("a", "Report", text, markdown_tree(text, "a"))
     found = [document.slice(span) for span in cut_passages(document, Structural())]
     assert found == (kept or [first, *rest])
+
+
+class OneRow:
+    """Sources in which words find one row alone; its meaning is like that of all other rows."""
+
+    def __init__(self, hits: list[Hit]) -> None:
+        self._row, *self._alike = hits
+
+    async def search(self, query, *, k, mode, documents=None):
+        if mode is SearchMode.DENSE:
+            return self._alike[:10]
+        return [self._row, *(replace(hit, score=0.0) for hit in self._alike[10:])]
+
+
+async def test_a_passage_that_words_alone_find_keeps_its_lead():
+    document = Document("a", "Licence", LICENCE, markdown_tree(LICENCE, "a"))
+    spans = [document.span(start, start + 1) for start in range(30)]
+    hits = [Hit(document.passage(span), 9.0 - at / 10) for at, span in enumerate(spans)]
+    scores = await score_by_mode("pump X-40317", hits[:11], OneRow(hits), SearchMode.HYBRID, None)
+    assert max(scores) == scores[0]
