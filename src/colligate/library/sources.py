@@ -231,7 +231,7 @@ def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
         if node.heading is not None and children and children[0].heading is not None:
             below[node.heading.start] = children[0].span.start
     contents = Contents(document)
-    found = []
+    found: list[Span] = []
     for span in chunker(document):
         start = span.start
         while (inner := below.get(start)) is not None:
