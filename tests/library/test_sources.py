@@ -318,6 +318,9 @@ SECTIONS = [f"## {title}\n\n{FACT}" for title in ("Funds", "Staff and pay", "Out
         ("Contents\n\nFunds 1 Staff and pay 2 Outlook 2", SECTIONS, SECTIONS),
         ("| Funds | 1 |\n|---|---|\n| Staff and pay | 2 |\n| Outlook | 12 |", SECTIONS, SECTIONS),
         ("- [Funds](#a)\n- [Staff and pay](#b)\n- [Outlook](#c)", SECTIONS, SECTIONS),
+        ("Funds..........1\n\nStaff and pay........5\n\nOutlook......12", SECTIONS, SECTIONS),
+        ("1.1\tFunds\t3\n\n1.2\tStaff and pay\t4\n\n1.3\tOutlook\t5", SECTIONS, SECTIONS),
+        ("1 Funds 3\n\n2 Staff and pay 4\n\n3 Outlook 5", SECTIONS, SECTIONS),
         # What a title page has before it stays.
         ("Ann Lee\n\nFunds 1 Staff and pay 2 Outlook 2", SECTIONS, ["Ann Lee", *SECTIONS]),
         # Titles beside other figures, or without any, may be what is asked for.

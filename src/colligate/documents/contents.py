@@ -12,8 +12,9 @@ from colligate.documents.document import Document
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK
 
-_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\w)+|\]\([^)\s]*\)")  # or the address of a link
-_NUMBER = re.compile(r"\]\(|(?<![\w.,])\d{1,5}(?![\w.,%])")
+# "1.2" is one word, and the address of a link is one.
+_WORD = re.compile(rf"\d+(?:\.\d+)+|[{CJK}]|(?:(?![{CJK}])\w)+|\]\([^)\s]*\)")
+_NUMBER = re.compile(r"\]\(|(?<![\w,])(?<!\d\.)\d{1,5}(?!\.?\d|[\w,%])")
 _LONGEST = 30  # words of a title that are compared
 _LEAST_ENTRIES = 3
 _SHARE = 0.6  # of the words that must be entries
@@ -52,7 +53,7 @@ class Contents:
                 (match[0].casefold(), match.start())
                 for match in _WORD.finditer(self._document.text, begin, end)
             ]
-            if entries := self._list_entries([word for word, _ in words]):
+            if entries := self._list_entries(words):
                 (first, _), (_, last) = entries[0], entries[-1]
                 yield from self._keep(start, words[first][1])
                 start = (*words, ("", end))[last][1]
@@ -74,23 +75,28 @@ class Contents:
         starts = [span.start, *(heading.end for heading in inside)]
         return zip(starts, [*(heading.start for heading in inside), span.end], strict=True)
 
-    def _list_entries(self, words: list[str]) -> list[tuple[int, int]]:
+    def _list_entries(self, placed: list[tuple[str, int]]) -> list[tuple[int, int]]:
         """Return the entries that a table of contents has, as ranges of its words; none if these
         words are none."""
         entries: list[tuple[int, int]] = []
-        at, place, page, titled = 0, -1, 0, 0
+        words, text = [word for word, _ in placed], self._document.text
+        at, place, page, titled, count = 0, -1, 0, 0, len(words)
         while at < len(words):
             length, place = self._find(words[at : at + _LONGEST], place)
+            if not length and words[at][0].isdigit():  # the number of an entry
+                count -= 1
             titled += length
             at += length or 1
             number, following = (*words[at : at + 2], "", "")[:2]
-            if not length or following.isdecimal():  # a row of figures
+            if not length or (
+                following.isdecimal() and "\n" not in text[placed[at][1] : placed[at + 1][1]]
+            ):  # a row of figures
                 continue
             if number[:1] == "]" or (number.isdecimal() and int(number[:9]) >= page):
                 page = page if number[:1] == "]" else int(number[:9])
                 entries.append((at - length, at + 1))
                 titled, at = titled + 1, at + 1
-        listed = len(entries) >= _LEAST_ENTRIES and titled >= _SHARE * len(words)
+        listed = len(entries) >= _LEAST_ENTRIES and titled >= _SHARE * count
         return entries if listed else []
 
     def _find(self, words: list[str], after: int) -> tuple[int, int]:
