@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document, flat_tree
+from colligate.documents import Document, Hit, flat_tree
 from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
@@ -16,6 +17,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.library import SearchMode, Sources
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
+from colligate.library.ranking import score_by_mode
 from colligate.library.sources import cut_passages
 from support.embedders import WordEmbedder
 
@@ -303,11 +305,51 @@ All distribution is under these terms.
 """
 
 
-async def test_a_bare_heading_above_sub_sections_is_not_a_passage():
-    document = Document("a", "Licence", LICENCE, markdown_tree(LICENCE, "a"))
+FACT = "Ann Lee wrote this report for the council of Marle."
+SECTIONS = [f"## {title}\n\n{FACT}" for title in ("Funds", "Staff and pay", "Outlook")]
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "kept"),
+    [
+        # A heading above sub-sections is on the heading path of every passage below it.
+        (LICENCE, [], [LICENCE.partition("sibilities\n\n")[2].strip()]),
+        # A table of contents only repeats headings, with page numbers or links.
+        ("Contents\n\nFunds 1 Staff and pay 2 Outlook 2", SECTIONS, SECTIONS),
+        ("| Funds | 1 |\n|---|---|\n| Staff and pay | 2 |\n| Outlook | 12 |", SECTIONS, SECTIONS),
+        ("- [Funds](#a)\n- [Staff and pay](#b)\n- [Outlook](#c)", SECTIONS, SECTIONS),
+        ("Funds..........1\n\nStaff and pay........5\n\nOutlook......12", SECTIONS, SECTIONS),
+        ("1.1\tFunds\t3\n\n1.2\tStaff and pay\t4\n\n1.3\tOutlook\t5", SECTIONS, SECTIONS),
+        ("1 Funds 3\n\n2 Staff and pay 4\n\n3 Outlook 5", SECTIONS, SECTIONS),
+        # What a title page has before it stays.
+        ("Ann Lee\n\nFunds 1 Staff and pay 2 Outlook 2", SECTIONS, ["Ann Lee", *SECTIONS]),
+        # Titles beside other figures, or without any, may be what is asked for.
+        (f"{FACT}\n\nFunds 7 Staff and pay 4 Outlook 2", SECTIONS, None),
+        (f"{FACT}\n\n- Funds\n- Staff and pay\n- Outlook", SECTIONS, None),
+    ],
+)
+async def test_what_its_sections_say_better_is_no_passage(first, rest, kept):
+    text = "\n\n".join([first, *rest])
+    document = Document("a", "Report", text, markdown_tree(text, "a"))
     found = [document.slice(span) for span in cut_passages(document, Structural())]
-    assert found == [
-        "### 3.1. Source form\n\nAll distribution is under these terms.",
-        "### 3.2. Reserved",
-        "## 4. Notices",
-    ]
+    assert found == (kept or [first, *rest])
+
+
+class OneRow:
+    """Sources in which words find one row alone; its meaning is like that of all other rows."""
+
+    def __init__(self, hits: list[Hit]) -> None:
+        self._row, *self._alike = hits
+
+    async def search(self, query, *, k, mode, documents=None):
+        if mode is SearchMode.DENSE:
+            return self._alike[:10]
+        return [self._row, *(replace(hit, score=0.0) for hit in self._alike[10:])]
+
+
+async def test_a_passage_that_words_alone_find_keeps_its_lead():
+    document = Document("a", "Licence", LICENCE, markdown_tree(LICENCE, "a"))
+    spans = [document.span(start, start + 1) for start in range(30)]
+    hits = [Hit(document.passage(span), 9.0 - at / 10) for at, span in enumerate(spans)]
+    scores = await score_by_mode("pump X-40317", hits[:11], OneRow(hits), SearchMode.HYBRID, None)
+    assert max(scores) == scores[0]

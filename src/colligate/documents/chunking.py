@@ -31,12 +31,13 @@ class Chunker(Protocol):
 
 @dataclass(frozen=True)
 class Structural:
-    """Chunks of up to `tokens` tokens that never cross a heading.
+    """Chunks of up to `tokens` tokens that cross a heading only where they would say nothing.
 
     Whole blocks of one section are packed together; a block that is too long is cut at the
-    ends of sentences (a table or code at lines), a sentence that is too long at blanks. A
-    heading stays with the text that follows it, and is alone only if its section has no text of
-    its own. Tokens are those that `documents.tokens` estimates.
+    ends of sentences (a table or code at lines), a sentence that is too long at blanks. What says
+    nothing by itself stays with the text that follows it, or at the end with the text before it:
+    a heading without text, lines of a title page, a page number. Tokens are those that
+    `documents.tokens` estimates.
     """
 
     tokens: int = 200
@@ -52,10 +53,10 @@ class Structural:
     def __call__(self, document: Document) -> list[Span]:
         packer = _Packer(document, _Ruler(document.text), self.tokens)
         for block in iter_blocks(document, document.span(0, len(document))):
-            if block.kind is Kind.SECTION:
+            if block.kind is Kind.SECTION and packer.says:
                 packer.flush()
             packer.add(block)
-        packer.flush()
+        packer.close()
         return packer.chunks
 
 
@@ -159,6 +160,9 @@ class SixSentences:
 
 
 _LINE = re.compile(r"[^\r\n]+")
+_STATED = re.compile(r"\w[^\w\s]*[.!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964\u1362][^\w\s]*\Z")
+_FEW_WORDS = 3  # "Not applicable." says something only under its heading
+_MANY_WORDS = 25  # that say something without a sentence: a list of names
 _WIDEST_GAP = 1_000  # characters of blanks that a chunk may hold
 
 
@@ -172,7 +176,8 @@ class _Packer:
         self._limit = limit
         self._start: int | None = None  # of the chunk being filled
         self._end = 0
-        self._has_text = False  # it holds more than a heading
+        self._words = 0  # outside headings
+        self.says = False  # it holds a sentence, a row or many words
 
     def add(self, block: Block) -> None:
         """Append a block, whole if possible."""
@@ -186,7 +191,17 @@ class _Packer:
         """End the chunk being filled."""
         if self._start is not None and (span := self._document.trim(self._start, self._end)):
             self.chunks.append(span)
-        self._start, self._has_text = None, False
+        self._start, self._words, self.says = None, 0, False
+
+    def close(self) -> None:
+        """End the last chunk; it joins the one before if it says nothing."""
+        if self.chunks and self._start is not None and not self.says:
+            before = self.chunks[-1].start
+            near = self._start - self.chunks[-1].end <= _WIDEST_GAP
+            if near and self._ruler.count(before, self._end) <= self._limit:
+                self._start = before
+                self.chunks.pop()
+        self.flush()
 
     def _take(self, start: int, end: int, kind: Kind) -> bool:
         """Add a piece to this chunk or, whole, to a new one; report whether either was possible."""
@@ -194,8 +209,8 @@ class _Packer:
             self.flush()
         first = start if self._start is None else self._start
         if self._ruler.count(first, end) > self._limit:
-            # A heading is not separated from the text under it.
-            if not self._has_text or self._ruler.count(start, end) > self._limit:
+            # What says nothing is not separated from the text under it.
+            if not self.says or self._ruler.count(start, end) > self._limit:
                 return False
             self.flush()
         self._extend(start, end, kind)
@@ -216,7 +231,13 @@ class _Packer:
         if self._start is None:
             self._start = start
         self._end = end
-        self._has_text = self._has_text or kind is not Kind.SECTION
+        if self.says or kind is Kind.SECTION:
+            return
+        text = self._document.text[start:end].rstrip()
+        words = sum(1 for _ in _WORD.finditer(text))
+        self._words += words
+        stated = words >= _FEW_WORDS and _STATED.search(text, max(0, len(text) - _LONGEST_WORD))
+        self.says = bool(stated or self._words >= _MANY_WORDS or kind in (Kind.TABLE, Kind.CODE))
 
     def _split(self, block: Block) -> Iterable[tuple[int, int]]:
         text = self._document.text[block.start : block.end]

@@ -142,15 +142,14 @@ async def score_by_mode(
 ) -> NDArray[np.float64]:
     """Return the mean z-score of hits in the searches that a mode joins, in their order.
 
-    A hit that is not among the first of one of them has the lowest score that a hit has there.
+    A hit that is not among the first of one of them has the lowest score found there.
     """
     joined = (SearchMode.DENSE, SearchMode.SPARSE) if mode == SearchMode.HYBRID else (mode,)
     total = np.zeros(len(hits))
     for each in joined:
         found = await sources.search(query, k=2 * len(hits), mode=each, documents=documents)
         scores = {hit.passage.id: hit.score for hit in found}
-        known = [scores[hit.passage.id] for hit in hits if hit.passage.id in scores]
-        least = min(known, default=0.0)
+        least = min(scores.values(), default=0.0)
         total += standardise([scores.get(hit.passage.id, least) for hit in hits])
     return total / len(joined)
 

@@ -12,7 +12,8 @@ from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from colligate.documents import Document, Hit, Kind, Span
+from colligate.documents import Document, Hit, Span
+from colligate.documents.contents import Contents
 from colligate.documents.document import full_title
 from colligate.documents.reading.source import compose
 from colligate.errors import NoDocuments, UnknownDocument, UsageError
@@ -276,18 +277,26 @@ async def select_documents(sources: Sources, where: Sequence[str]) -> list[str]:
 
 
 def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
-    """Return a document's chunks, without the bare headings of sections that have sub-sections.
+    """Return a document's chunks without what its sections say better.
 
-    Such a heading is also on the heading path of every passage below it, and would only take a
-    better passage's place among the few that are read.
+    A heading right above a sub-section's is on the heading path of every passage below it, and the
+    entries of a table of contents are headings of passages. Both would only take a better passage's
+    place among the few that are read.
     """
-    bare = {
-        document.trim(node.heading.start, node.heading.end)
-        for node in document.tree.sections
-        if node.heading is not None
-        and any(child.kind is Kind.SECTION for child in document.tree.children(node))
-    }
-    return [s for s in chunker(document) if document.trim(s.start, s.end) not in bare]
+    below: dict[int, int] = {}  # where the sub-section begins that is all below a heading
+    for node in document.tree.sections:
+        children = document.tree.children(node)
+        if node.heading is not None and children and children[0].heading is not None:
+            below[node.heading.start] = children[0].span.start
+    contents = Contents(document)
+    found: list[Span] = []
+    for span in chunker(document):
+        start = span.start
+        while (inner := below.get(start)) is not None:
+            start = inner
+        if start < span.end:
+            found += contents.cut_off(Span(document.id, start, span.end))
+    return found
 
 
 _LONGEST = 10_000  # characters of a passage with some hundred tokens

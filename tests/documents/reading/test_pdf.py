@@ -291,6 +291,14 @@ def test_running_headers_and_page_numbers_are_no_text(top: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("label", ["{}", "2027 report {}"])
+def test_a_page_number_below_the_text_of_a_page_that_ends_early_is_no_text(label: str) -> None:
+    pages = [
+        [*body(80 + 20 * n), (300, 220 + 70 * n, 9, "F1", label.format(40 + n))] for n in range(4)
+    ]
+    assert "4" not in read(make_pdf(pages)).text
+
+
 def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text() -> None:
     pages = [
         [heading(80, "Duties of tenants and of all persons there", 18), *body(97)],

@@ -440,7 +440,8 @@ def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
 
     A row at the edge of its page is one if its text is on several pages in the same size, or its
     text without a number that rises with the pages; two page numbers alone are enough. In large
-    type "Exercise 3" on page 3 is a title.
+    type "Exercise 3" on page 3 is a title. The last row of a page that ends early, as pages of a
+    printed web page do, is one if its number rises.
     """
     large = _TITLE_SIZE * find_body_size(pages)
     edges = [
@@ -448,6 +449,10 @@ def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
         for i, page in enumerate(pages)
         for row in _find_edge_rows(page)
     ]
+    for i, page in enumerate(pages):
+        if page.rows and page.rows[-1] not in _find_edge_rows(page):
+            keys = [key for key in _running_keys(page.rows[-1], i, large) if key[2] is not None]
+            edges.append((i, page.rows[-1], keys))
     seen: dict[_Key, set[int]] = defaultdict(set)
     for i, _, keys in edges:
         for key in keys:
