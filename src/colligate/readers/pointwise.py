@@ -213,7 +213,8 @@ class PointwiseReader:
         """Return the answer from one passage, or None if it gives none.
 
         A short answer that stands in the passage is cited with its sentence; for another one the
-        passage is read with quotes, and for a whole item of a list so is the list.
+        passage is read with quotes. Where it is a whole item of a list all items are cited, if they
+        are more likely the answer.
         """
         passage = shown.passage
         messages = build_messages(ANSWER, render_passages([passage]), render_question(question))
@@ -222,17 +223,20 @@ class PointwiseReader:
             return None
         evidence = (replace(shown.evidence, reason=_say_odds(odds)),)
         stated = await find_sentence(short, question, passage, run)
-        listed = stated is not None and await _is_item(short, stated.places[0].span, run)
-        if stated is None or listed:
-            form = Form.LIST if listed else Form.SHORT
-            answer = await self.together.read(question, [shown], run, Task(form))
-            if answer.found or not listed:
-                return replace(answer, evidence=evidence) if answer.found else None
-        assert stated is not None
+        if stated is None:
+            answer = await self.together.read(question, [shown], run, Task(Form.SHORT))
+            return replace(answer, evidence=evidence) if answer.found else None
+        said = [stated]
+        if items := await _list_items(short, stated.places[0].span, run):
+            every = "; ".join(each.sentence for each in items)
+            asked = [Answer(question, "", each, True) for each in (short, every)]
+            alone, all_of_them = [await ask_whether_said(a, [passage], run) for a in asked]
+            if all_of_them > alone:
+                said, short = items, every
         run.emit(Said(short, short))
         documents = await run.documents_of([passage])
         refused = Answer(question, "", NOT_FOUND, False, evidence=evidence)
-        return finish(refused, replace(write_answer([stated], documents), short=short), run)
+        return finish(refused, replace(write_answer(said, documents), short=short), run)
 
 
 async def _is_likely(answer: Answer, shown: Sequence[Shown], contains: float, run: Run) -> bool:
@@ -319,18 +323,26 @@ def _iter_rows(document: Document, span: Span, asked: set[str]) -> Iterator[tupl
             yield row, {word for word in map(str.casefold, split_words(text)) if word in asked}
 
 
-async def _is_item(short: str, span: Span, run: Run) -> bool:
-    """Return whether a short answer is a whole item of a list: there may be others beside it."""
+async def _list_items(short: str, span: Span, run: Run) -> list[Stated]:
+    """Return the items of the list of which a short answer is a whole one; none if it is no item.
+
+    A small reader often gives the first item for the list.
+    """
     document = await run.document(span.document_id)
-    node = document.tree.node_at(span.start)
+    tree, node = document.tree, document.tree.node_at(span.start)
     if node.kind is not Kind.LIST_ITEM or node.parent is None:
-        return False
-    parent = document.tree.nodes[node.parent]
-    items = [each for each in document.tree.children(parent) if each.kind is Kind.LIST_ITEM]
-    inner = document.tree.children(node)
-    end = inner[0].span.start if inner else node.span.end
-    own = normalise(document.slice(document.span(node.span.start, end))).text
-    return len(items) > 1 and len(normalise(short).text) >= _WHOLE_ITEM * len(own)
+        return []
+    items = []
+    for each in tree.children(tree.nodes[node.parent]):
+        inner = [child.span.start for child in tree.children(each)]
+        own = document.trim(each.span.start, min([each.span.end, *inner]))
+        if each.kind is Kind.LIST_ITEM and own:
+            said = " ".join(document.slice(own).lstrip("-*+• ").rstrip(" ;.").split())
+            items.append(Stated(said, (Place(own, "list item", Verdict.SUPPORTED),)))
+    own_text = next((each.sentence for each in items if each.places[0].span.contains(span)), "")
+    whole = len(normalise(short).text) >= _WHOLE_ITEM * len(normalise(own_text).text)
+    together = sum(len(each.sentence) for each in items)
+    return items if len(items) > 1 and own_text and whole and together <= LONGEST_QUOTE else []
 
 
 async def find_sentence(short: str, question: str, passage: Passage, run: Run) -> Stated | None:

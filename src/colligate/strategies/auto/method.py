@@ -140,7 +140,7 @@ class Auto:
             if len(named) == 1 and kind in (QuestionKind.STEPS, QuestionKind.EACH):
                 run, found = everywhere, await self._search(question, all_infos, everywhere)
             if kind is QuestionKind.FACT and len(named) > 1:
-                kind = QuestionKind.EACH
+                kind = QuestionKind.STEPS
             if kind is QuestionKind.EACH and len(found.infos) < 2:
                 kind = QuestionKind.FACT
         if named and run is not everywhere:
