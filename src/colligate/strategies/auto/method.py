@@ -242,12 +242,15 @@ class Auto:
         first = hits if found.whole else spread(hits, self.k)
         if overview and len(found.infos) == 1 and not (found.whole or run.composed):
             document = await run.document(found.infos[0].id)
-            passages = [document.passage(span) for span in Structural()(document)]
-            first = [Hit(passage, 0.0) for passage in cover(passages, self.k)]
+            parts = [document.passage(span) for span in Structural()(document)]
+            first = [Hit(passage, 0.0) for passage in cover(parts, self.k)]
         documents = {hit.passage.document_id for hit in first}
-        more = "more " if step == "read on" else ""
-        count = pluralize(len(first), f"{more}passage")
-        done = f"read {count} of {pluralize(len(documents), 'document')}"
+        total = sum(info.passages for info in found.infos if info.id in documents)
+        more = " more" if step == "read on" else ""
+        passages = f"{len(first):,}{more} of {total:,} passages"
+        if found.whole or total <= len(first):
+            passages = pluralize(len(first), f"{more.strip()} passage".strip())
+        done = f"read {passages} of {pluralize(len(documents), 'document')}"
         rest = [hit for hit in hits if hit not in first]
         return first, replace(found, hits=rest, ranked=True, done=(*found.done, done))
 
