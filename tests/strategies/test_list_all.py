@@ -101,6 +101,13 @@ async def test_a_part_that_names_more_than_a_reply_holds_is_read_in_halves(ask):
     assert answer.short.startswith("40: Heron0, Heron1, ")
 
 
+async def test_a_thing_is_named_in_the_words_of_the_passage(ask):
+    items = [{"passage": 1, "quote": "The boat Heron left at noon.", "item": "1 departure"}]
+    replies = json.dumps({"items": items, "same": []})
+    answer, _, _ = await ask(ListAll(), QUESTION, DOCUMENTS[:1], lambda _: replies)
+    assert answer.short == "1: The boat Heron left at noon"
+
+
 async def test_nothing_of_the_kind_is_a_refusal(make_run):
     async with InMemorySources(DOCUMENTS) as sources:
         run, _ = make_run(sources, lambda _: json.dumps({"items": []}))

@@ -7,12 +7,14 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colligate.documents import Hit, Passage
 from colligate.documents.locating import normalise
+from colligate.library.bm25 import split_words
 from colligate.library.sources import SearchMode, Sources
 
 _REFERENCES = re.compile(
@@ -33,7 +35,6 @@ _ASKS_REFERENCES = re.compile(
 
 
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_FIGURES = re.compile(r"\d+")
 
 
 def lists_references(question: str, passage: Passage) -> bool:
@@ -87,16 +88,17 @@ def drop_repeats(hits: Sequence[Hit]) -> list[Hit]:
 def put_newest_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits; those of versions of one document in the order of their dates, newest first.
 
-    Versions have one title, different dates, and passages that differ in figures alone. A question
-    that names a year may want an older one. Scores stay where they are.
+    Versions have one title, different dates, and passages under the same headings with the same
+    words of the question. One that names a year may want an older one. Scores stay where they are.
     """
     if _YEAR.search(question):
         return list(hits)
-    versions: dict[tuple[str, str], list[int]] = defaultdict(list)
+    asked = set(map(str.casefold, split_words(question)))
+    versions: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for at, hit in enumerate(hits):
-        if hit.passage.date:
-            text = _FIGURES.sub("0", normalise(hit.passage.text).text)
-            versions[hit.passage.title, text].append(at)
+        if (passage := hit.passage).date:
+            words = asked.intersection(map(str.casefold, split_words(passage.text)))
+            versions[passage.title, passage.section, frozenset(words)].append(at)
     ordered = list(hits)
     for places in versions.values():
         newest = sorted(places, key=lambda at: hits[at].passage.date, reverse=True)

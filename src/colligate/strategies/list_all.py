@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -121,9 +122,10 @@ class ListAll:
         small = run.reader is not None and run.reader.name == "pointwise"
         size = self.small_part if small else self.part
         passages, of = await self._choose(question, size, run)
-        tokens = [estimate_tokens(each.text) for each in passages]
-        parts = [[passages[at] for at in part] for part in split_by_tokens(tokens, size)]
-        named, unread = await self._read(question, parts if passages else [], run)
+        # A small reader that sees several documents at once names what is in one of them.
+        apart = [list(own) for _, own in groupby(passages, lambda each: small and each.document_id)]
+        parts = [part for own in apart for part in _split(own, size)]
+        named, unread = await self._read(question, parts, run)
         named, dropped = await judge_stated(question, named, run)
         for each in dropped:
             run.warn(each)
@@ -135,6 +137,8 @@ class ListAll:
         read = len(passages) - unread
         if read < of:
             run.warn(f"the list may lack something: {read:,} of {of:,} passages were read")
+        if small:
+            run.warn("a small model may leave things out of a list or add some: check it")
         if not items:
             return finish(refused, Cited("", (), ()), run)
         count = f"{len(items):,}" if read == of else f"at least {len(items):,}"
@@ -211,6 +215,18 @@ class ListAll:
         return named, unread
 
 
+def _name(item: Item) -> str:
+    """Return the thing in the words of its passage: those of the quote if it is in others."""
+    said = normalise(item.item).text.strip(".") in normalise(item.quote).text
+    return item.item if said else item.quote
+
+
+def _split(passages: Sequence[Passage], size: int) -> list[Sequence[Passage]]:
+    """Return passages in parts of so many estimated tokens."""
+    tokens = [estimate_tokens(each.text) for each in passages]
+    return [passages[part.start : part.stop] for part in split_by_tokens(tokens, size)]
+
+
 async def _ask(question: str, part: Sequence[Passage], run: Run) -> tuple[list[Stated], bool]:
     """Return what a part names, and whether that is all of it."""
     shown = await keep_table_heads([Shown(each) for each in part], run)
@@ -219,7 +235,7 @@ async def _ask(question: str, part: Sequence[Passage], run: Run) -> tuple[list[S
     limit = min(_ITEMS_TOKENS, (run.model(Role.READER).context_tokens or 3 * _ITEMS_TOKENS) // 3)
     reply = await run.structured(messages, Items, max_tokens=limit)
     items = [each for each in reply.value.items if each.item.strip()]
-    said = [Statement(passage=e.passage, quote=e.quote, sentence=e.item) for e in items]
+    said = [Statement(passage=e.passage, quote=e.quote, sentence=_name(e)) for e in items]
     cut = reply.completions[-1].finish_reason == "length" or len(items) >= _MOST_ITEMS
     located = await locate_statements(question, said, passages, run)
     if lost := len({each.sentence for each in said}) - len(located):
