@@ -62,6 +62,13 @@ async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
     assert sorted(judged) == [0.1, 0.5, 0.9]
 
 
+async def test_a_sentence_is_shown_without_its_note_marks_and_quoted_with_them(ask_small):
+    text = "# Boats\n\nThe dinghy is Otto's[^1] since May.[^2]\n"
+    answer, _, _ = await ask_small("Whose is the dinghy?", {"Otto": 0.9}, "Otto's", texts=[text])
+    assert answer.text == "Otto's: “The dinghy is Otto's since May.” [1]"
+    assert answer.citations[0].quote == "The dinghy is Otto's[^1] since May.[^2]"
+
+
 async def test_a_clear_first_passage_of_the_search_is_read_without_judging_others(ask_small):
     odds = {"Otto": 0.9, "Ada": 0.7}
     answer, run, _ = await ask_small("Who was the owner of the bakery?", odds, "Ada Mercer")

@@ -23,7 +23,7 @@ from colligate.documents import Document, Kind, Passage, Span
 from colligate.documents.compress import visible_text
 from colligate.documents.document import SHEETS
 from colligate.documents.locating import locate, normalise
-from colligate.documents.sentences import sentence_spans
+from colligate.documents.sentences import blank_notes, sentence_spans
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.bm25 import split_words
 from colligate.library.ranking import standardise
@@ -371,7 +371,7 @@ async def find_sentence(short: str, question: str, passage: Passage, run: Run) -
         scores = await run.reranker.score(question, [document.slice(span) for span in spans])
         best = max(range(len(spans)), key=lambda at: scores[at])
     span = spans[best]
-    seen = " ".join(visible_text(span, document, passage).split())
+    seen = " ".join(blank_notes(visible_text(span, document, passage)).split())
     sentence = remove_model_marks(seen)
     text = f"{short.rstrip('.')}: “{sentence}”"
     if short.casefold() == sentence.casefold():

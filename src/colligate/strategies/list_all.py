@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -101,7 +100,7 @@ class ListAll:
         most_tokens: estimated tokens of all documents above which consent is asked for; without it
             the best passages of a search are read, as many as have so many tokens
         part: estimated tokens of a part for a large reader
-        small_part: those for a small one, which reads pointwise
+        small_part: most of a passage for a small one, which reads one passage at a time
         concurrency: parts that are read at a time
     """
 
@@ -122,9 +121,8 @@ class ListAll:
         small = run.reader is not None and run.reader.name == "pointwise"
         size = self.small_part if small else self.part
         passages, of = await self._choose(question, size, run)
-        # A small reader that sees several documents at once names what is in one of them.
-        apart = [list(own) for _, own in groupby(passages, lambda each: small and each.document_id)]
-        parts = [part for own in apart for part in _split(own, size)]
+        # A small reader that sees several passages at once names what is in one of them.
+        parts = [[each] for each in passages] if small else _split(passages, size)
         named, unread = await self._read(question, parts, run)
         named, dropped = await judge_stated(question, named, run)
         for each in dropped:
@@ -154,7 +152,9 @@ class ListAll:
         """Return the passages to read, in their order, and how many there are."""
         infos = [info for info in await run.infos() if info.passages]
         total = sum(info.characters for info in infos) // _CHARACTERS
-        takes = f"reading all {total:,} tokens takes about {total // size + 1:,} model calls"
+        takes = (
+            f"reading all {total:,} tokens takes about {total // size + 1:,} model calls or more"
+        )
         if run.composed or (total > self.most_tokens and not await run.consent(takes)):
             k = max(1, self.most_tokens // Structural().tokens)
             hits = await run.search(question, k=k, mode=self.mode)
@@ -221,10 +221,10 @@ def _name(item: Item) -> str:
     return item.item if said else item.quote
 
 
-def _split(passages: Sequence[Passage], size: int) -> list[Sequence[Passage]]:
+def _split(passages: Sequence[Passage], size: int) -> Sequence[Sequence[Passage]]:
     """Return passages in parts of so many estimated tokens."""
     tokens = [estimate_tokens(each.text) for each in passages]
-    return [passages[part.start : part.stop] for part in split_by_tokens(tokens, size)]
+    return [passages[each.start : each.stop] for each in split_by_tokens(tokens, size) if each]
 
 
 async def _ask(question: str, part: Sequence[Passage], run: Run) -> tuple[list[Stated], bool]:
