@@ -20,6 +20,10 @@ FIRST = "When does the lease of the mill begin?"
 WHOLE = "When does the lease of the mill end?"
 
 
+def completes_or_finds(messages: list[Message]) -> bool:
+    return completes(messages) or "pasted a text" in messages[0].content
+
+
 def completes(messages: list[Message]) -> bool:
     return "complete the last question" in messages[0].content
 
@@ -28,7 +32,7 @@ def replying(alone: Any = WHOLE) -> ScriptedModel:
     """A reader that completes every question to `alone`, and cites what the lease says."""
 
     def reply(call: ChatRequest) -> Any:
-        if completes(call.messages):
+        if completes_or_finds(call.messages):
             return alone
         prompt = call.messages[-1].content
         verb = re.findall(r"(begin|end)\?", prompt)
@@ -135,3 +139,18 @@ async def test_the_conversation_cannot_leave_its_place_in_the_prompt(folder, tmp
     asked = next(call for call in model.calls if completes(call.messages))
     assert "<|im_" not in asked.messages[-1].content
     assert len(asked.messages[-1].content.splitlines()) == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_question_in_a_pasted_message_is_asked(
+    folder: Path, tmp_path: Path, fails: bool
+) -> None:
+    model = replying(ServerFailed("it is down") if fails else WHOLE)
+    mail = "Dear Ann, the weather was fine and the boat is dry. " * 40 + "So: when does it end?"
+    async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:
+        answer = await engine.ask(mail, [folder])
+    assert answer.question == (mail if fails else WHOLE)
+    assert any("pasted" in warning for warning in answer.warnings) is fails
+    if not fails:
+        assert answer.short == "30 April 2029"
+        assert len([call for call in model.calls if mail.strip() in call.prompt]) == 1

@@ -24,7 +24,7 @@ from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
-from colligate.readers.followup import Turn, complete_question
+from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, find_question
 from colligate.reporting import require_paths
 from colligate.session import Session
 
@@ -101,8 +101,8 @@ class Engine(Session):
         """Answer a question over files and folders, or over the whole library if none are given.
 
         Files that cannot be read are left out and reported in `Answer.warnings`. A question that
-        points back to the turns in `history` is completed first: `Answer.question` is the complete
-        one.
+        points back to the turns in `history` is completed first, and one with a long text before it
+        is found in it: `Answer.question` is the question that was answered.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
@@ -117,6 +117,8 @@ class Engine(Session):
         chosen = _make(strategy, asked)
         async with self._start(asked, chosen, trace) as run:
             run.consent, run.live = consent, live
+            if len(question) > LONG_MESSAGE:
+                question = await find_question(question, run)
             if history:
                 question = await complete_question(question, history, run)
                 run.earlier = history[-1].cited
