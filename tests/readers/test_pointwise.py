@@ -152,6 +152,16 @@ async def test_a_row_of_a_sheet_is_read_alone_under_its_head(make_run):
     assert "| Surname | First name | Extension |" in model.calls[0].prompt
 
 
+async def test_prose_beside_a_table_is_read_too(ask_small):
+    rows = "| Who | Fee |\n| --- | --- |\n| Adults | 96 |\n| Boats | 42 |"
+    text = f"# Fees\n\n{rows}\n\nAdults pay in May.\n"
+    answer, _, model = await ask_small(
+        "When do adults pay?", {"in May": 0.9}, "in May", texts=[text]
+    )
+    assert answer.short == "in May"
+    assert ["in May" in call.prompt for call in model.calls] == [True]
+
+
 NAMES = [
     ("Vey", "Milo"),
     ("Tarn", "Milo"),

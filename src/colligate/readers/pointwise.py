@@ -41,8 +41,10 @@ from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_tabl
 # that it says this one (docs/benchmarks.md, "The pointwise reader's limit", on 115 questions). From
 # the same odds on, the search's best passage is read at once, and several are read together.
 LEAST_ODDS = 0.6
+PDF = "application/pdf"
 MOST_JUDGED = 6  # passages: with a reranker a worse one is hardly ever the surest
 _LEAST_OF_BEST = 0.75  # of the weight of the row that the question's words fit best
+_MOST_ROWS = 3
 _WHOLE_ITEM = 0.8  # of its characters, without the number before it
 _SUREST = 2  # passages that are read alone, one after the other, until one answers
 _REPLY_TOKENS = 60
@@ -280,35 +282,39 @@ async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
 
 
 async def pick_rows(question: str, shown: Sequence[Shown], run: Run) -> list[Shown]:
-    """Return passages, parts of a sheet's table as those of its rows that the question's words fit.
+    """Return passages, and before those with tables the rows that the question's words fit best.
 
     A row weighs as the sum of its words that the question has, the rarer the more, as by IDF. Rows
-    of one sheet hardly differ, and a small reader that sees fifteen of them takes a neighbour.
+    hardly differ, and a small reader that sees fifteen of them takes a neighbour, or none: parts of
+    a sheet are left out then. Rows of a PDF often need the name of the group above them.
     """
     asked = set(map(str.casefold, split_words(question)))
     rows: list[tuple[int, Span, set[str]]] = []
+    sheets: set[int] = set()
     for at, each in enumerate(shown):
         document = await run.document(each.passage.document_id)
-        if document.media_type in SHEETS and type(each.passage) is Passage:
+        if document.media_type in SHEETS:
+            sheets.add(at)
+        if document.media_type != PDF and type(each.passage) is Passage:
             rows += [(at, *row) for row in _iter_rows(document, each.passage.span, asked)]
     counts = Counter(word for _, _, words in rows for word in words)
     weights = [sum(math.log(1 + len(rows) / counts[word]) for word in row[2]) for row in rows]
     least = _LEAST_OF_BEST * max(weights, default=0.0)
     best = sorted(range(len(rows)), key=lambda at: -weights[at])
     best = [at for at in best if weights[at] >= least]
-    if not least or len(best) > MOST_JUDGED:  # no word tells rows apart
+    if not least or len(best) > _MOST_ROWS:  # no word tells rows apart
         return list(shown)
-    sheets = {at for at, _, _ in rows}
+    tables = {at for at, _, _ in rows}
     picked = []
     for row in best:
         at, span, _ = rows[row]
         document = await run.document(span.document_id)
         passage = replace(document.passage(span), folder=shown[at].passage.folder)
-        score = max(shown[other].score for other in sheets)
+        score = max(shown[other].score for other in tables)
         picked.append(
             replace(shown[at], passage=passage, score=score + weights[row] - weights[best[0]])
         )
-    rest = [each for at, each in enumerate(shown) if at not in sheets]
+    rest = [each for at, each in enumerate(shown) if at not in sheets & tables]
     return sorted([*picked, *rest], key=lambda each: -each.score)
 
 
