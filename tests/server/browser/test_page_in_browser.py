@@ -349,7 +349,7 @@ async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page,
     await page.get_by_role("button", name="Ask").click()
     await expect(page.locator(".said")).to_contain_text("prior to")
     await expect(page.locator(".how")).to_have_text(
-        re.compile(r"^read \d+ passages of \d documents?$")
+        re.compile(r"^read \d+ of \d+ passages of \d documents?$")
     )
     await page.goto(filled)  # a run of this effort is kept, so its time is known
     await expect(efforts.locator("label", has_text="Quick")).to_contain_text("here about")
