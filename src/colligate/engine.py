@@ -20,6 +20,7 @@ from colligate.core.parameters import set_parameters
 from colligate.core.run import Consent, Retriever, Run, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy, needs_of
 from colligate.core.telemetry import record_spans
+from colligate.documents.languages import guess_languages
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
@@ -164,7 +165,10 @@ class Engine(Session):
                 if asked.files and needs.reads:
                     await asyncio.to_thread(require_paths, asked.files)
                 retriever, needs = await self._choose_retriever(asked, name, needs, trace)
-                models, sources = await self._open_both(asked, name, needs, trace, meter)
+                guessed = asyncio.to_thread(guess_languages, asked.question)  # slow at first
+                opening = self._open_both(asked, name, needs, trace, meter)
+                both: list[Any] = await gather([opening, guessed])
+                (models, sources), shares = both
                 finder = getattr(retriever, "name", "")
                 for line in await self.check_models(finder, needs_of(retriever), models):
                     trace.emit(Noted(line, warning=True))
@@ -185,7 +189,7 @@ class Engine(Session):
                     embedder=await self.open_library() if needs.searches else None,
                     store=await self.open_store(needs),
                 )
-                await run.find_foreign(asked.question)
+                await run.find_foreign(shares)
                 before = len(self.warnings)
                 yield run
         except TimeoutError as error:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from colligate.core.events import Located, Writing
 from colligate.core.run import Run, show_ranked
+from colligate.documents.languages import guess_languages
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
@@ -315,7 +316,7 @@ async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_do
     pond = document("pond", "# Pond\n\nCarp feed in water of up to 35 degrees.")
     async with InMemorySources([pond]) as sources:
         run, model = make_run(sources, say)
-        await run.find_foreign(asked)
+        await run.find_foreign(guess_languages(asked))
         hits = await run.search(asked, k=3, mode="sparse")
         answer = await run.read(asked, show_ranked(hits))
     assert run.foreign == "de"
@@ -333,6 +334,6 @@ async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_do
 async def test_a_question_in_the_language_of_a_document_is_not_translated(make_run) -> None:
     async with InMemorySources([document("pond", "# Pond\n\nCarp feed.")]) as sources:
         run, model = make_run(sources)
-        await run.find_foreign("When do carp feed?")
+        await run.find_foreign(guess_languages("When do carp feed?"))
         await run.search("When do carp feed?", k=3, mode="sparse")
     assert (run.foreign, model.calls) == ("", [])

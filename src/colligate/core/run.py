@@ -215,6 +215,11 @@ class Run(Scoring, Searching):
         """Return the model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]
 
+    @property
+    def reads_alone(self) -> bool:
+        """Whether the reader reads passages one by one, as small models need."""
+        return getattr(self.reader, "alone", False)
+
     def key(self, role: Role, kind: str, *parts: Any) -> str:
         """Return the SHA-256 of plain JSON values and of the model that a result depends on."""
         model = self.model(role)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -139,9 +138,8 @@ class Searching:
         With a reranker, `pool` passages are searched and the `k` best by its score are returned,
         or by its score and the search's if it is one that counts beside a search. A reranker for
         one language is left out where most of the documents found are in others. Lists of
-        references come last (`put_references_last`). A query of a
-        `foreign` question is translated. Once a call was paid for, an embedder that
-        fails leaves the search by words, with a warning.
+        references come last (`put_references_last`). A query of a `foreign` question is translated.
+        Once a call was paid for, an embedder that fails leaves the search by words, with a warning.
         """
         query = await self.translate(query)
         rerank = self.reranker is not None and pool is not None and pool > k
@@ -177,11 +175,10 @@ class Searching:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]
 
-    async def find_foreign(self, question: str) -> None:
-        """Set `foreign`: the question's language if surely no document is in it."""
-        infos = await self.sources.documents()
-        known = {info.language for info in infos} - {"und"}
-        self.foreign = await asyncio.to_thread(other_language, question, known)
+    async def find_foreign(self, shares: Mapping[str, float]) -> None:
+        """Set `foreign`: the question's language, by its shares, if surely no document is in it."""
+        known = {info.language for info in await self.sources.documents()} - {"und"}
+        self.foreign = other_language(shares, known)
 
     async def translate(self, query: str) -> str:
         """Return a query of a foreign question in the language of most documents; each is asked of

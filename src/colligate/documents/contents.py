@@ -60,7 +60,7 @@ class Contents:
         yield from [span] if start == span.start else self._keep(start, span.end)
 
     def _keep(self, start: int, end: int) -> Iterator[Span]:
-        """Yield what stands beside a table of contents, unless it is a few words."""
+        """Yield the text of a range if it has more than a few words."""
         few = _FEW_WORDS if self._document.text[:start].strip() else 1
         piece = self._document.trim(start, end)
         if piece and len(_WORD.findall(self._document.slice(piece))) > few:

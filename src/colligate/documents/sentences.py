@@ -199,12 +199,13 @@ def split_paragraphs(
     found: list[Span] = []
     for blocks in _iter_between_headings(document, area):
         start: int | None = None  # of the paragraph that is being joined
-        for unit in (unit for block in blocks for unit in _cut_block(document, block, most_words)):
-            start = unit.start if start is None else start
+        pieces = (piece for block in blocks for piece in _cut_block(document, block, most_words))
+        for begin, end in pieces:
+            start = begin if start is None else start
             # Pieces that no blank divides have fewer words together than apart.
-            words = len(word_spans(document.text, start, unit.end))
-            if words >= least_words or unit.end == blocks[-1].end:
-                found.append(Span(document.id, start, unit.end))
+            words = len(word_spans(document.text, start, end))
+            if words >= least_words or end == blocks[-1].end:
+                found.append(Span(document.id, start, end))
                 start = None
     return found
 
@@ -266,18 +267,11 @@ def _iter_between_headings(document: Document, area: Span) -> Iterator[list[Bloc
             yield list(blocks)
 
 
-class _Unit(NamedTuple):
-    """A piece that is not cut further, without blanks around it."""
-
-    start: int
-    end: int
-
-
 _Offsets = tuple[int, int]
 _Cutter = Callable[[str], Iterable[_Offsets]]
 
 
-def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_Unit]:
+def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_Offsets]:
     """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
     cutters: list[_Cutter] = [_split_lines]
     if block.kind not in (Kind.TABLE, Kind.CODE):
@@ -290,7 +284,7 @@ def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_U
 
 def _cut(
     text: str, start: int, end: int, cutters: Sequence[_Cutter], most_words: int
-) -> Iterator[_Unit]:
+) -> Iterator[_Offsets]:
     words = word_spans(text, start, end)
     if len(words) > most_words and cutters:
         for begin, stop in cutters[0](text[start:end]):
@@ -298,7 +292,7 @@ def _cut(
         return
     for i in range(0, len(words), most_words):
         run = words[i : i + most_words]
-        yield _Unit(run[0][0], run[-1][1])
+        yield run[0][0], run[-1][1]
 
 
 def _split_at_blank_lines(text: str) -> Iterator[_Offsets]:

@@ -95,8 +95,12 @@ def put_newest_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
         return list(hits)
     asked = set(map(str.casefold, split_words(question)))
     versions: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    dates: dict[str, set[str]] = defaultdict(set)
+    for hit in hits:
+        dates[hit.passage.title].add(hit.passage.date)
     for at, hit in enumerate(hits):
-        if (passage := hit.passage).date:
+        passage = hit.passage
+        if passage.date and len(dates[passage.title]) > 1:
             words = asked.intersection(map(str.casefold, split_words(passage.text)))
             versions[passage.title, passage.section, frozenset(words)].append(at)
     ordered = list(hits)

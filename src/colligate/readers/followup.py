@@ -111,19 +111,8 @@ async def complete_question(question: str, history: Sequence[Turn], run: Run) ->
     """Return a question with what it takes from the turns before it, or as it is if that fails."""
     if not history:
         return question
-    asked = Message("user", _render(history[-_TURNS:], question))
-    try:
-        reply = await run.chat([*_BEGINNING, asked], role=Role.READER, max_tokens=_REPLY)
-    except ModelError as error:
-        run.warn(f"the question is asked as it is, without the conversation: {error}")
-        return question
-    alone = " ".join(reply.text.split()).removeprefix("Question: ").strip("\"' ")
-    if not 0 < len(alone) <= _LONGEST:
-        run.warn("the question is asked as it is: the model did not complete it from the turns")
-        return question
-    if alone != question:
-        run.emit(Rewritten(question, alone))
-    return alone
+    messages = [*_BEGINNING, Message("user", _render(history[-_TURNS:], question))]
+    return await _rewrite(question, messages, "without the conversation", run)
 
 
 LONG_MESSAGE = 1500  # characters from which a question has a pasted text with it
@@ -144,17 +133,23 @@ async def find_question(message: str, run: Run) -> str:
     if len(message) > _MOST_SHOWN:
         shown = f"{message[: _MOST_SHOWN // 2]}\n[...]\n{message[-_MOST_SHOWN // 2 :]}"
     messages = build_messages(_FIND, enclose("message", shown))
+    return await _rewrite(message, messages, "with all that was pasted before it", run)
+
+
+async def _rewrite(question: str, messages: Sequence[Message], otherwise: str, run: Run) -> str:
+    """Return the question that the reader writes; without one, warn and return the old one."""
     try:
         reply = await run.chat(messages, role=Role.READER, max_tokens=_REPLY)
     except ModelError as error:
-        run.warn(f"the question is asked with all that was pasted before it: {error}")
-        return message
-    found = " ".join(reply.text.split()).removeprefix("Question: ").strip("\"' ")
-    if not 0 < len(found) <= _LONGEST:
-        run.warn("the question is asked with all that was pasted before it: none was found in it")
-        return message
-    run.emit(Rewritten(message, found))
-    return found
+        run.warn(f"the question is asked as it is, {otherwise}: {error}")
+        return question
+    written = " ".join(reply.text.split()).removeprefix("Question: ").strip("\"' ")
+    if not 0 < len(written) <= _LONGEST:
+        run.warn(f"the question is asked as it is, {otherwise}: the model wrote no question")
+        return question
+    if written != question:
+        run.emit(Rewritten(question, written))
+    return written
 
 
 def _render(history: Sequence[Turn], question: str) -> str:

@@ -140,6 +140,7 @@ class PointwiseReader:
     """
 
     name = "pointwise"
+    alone = True
 
     def __init__(self) -> None:
         self.together = QuotingReader(SMALL_FORMS)

@@ -78,7 +78,7 @@ class ServerState:
         return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE)
 
     def warnings(self, library: str = DEFAULT_LIBRARY) -> list[str]:
-        """Return nothing: who sent a file is told by its job."""
+        """Return no warnings: the upload job already told its sender."""
         return []
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:

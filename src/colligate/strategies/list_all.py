@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -118,7 +119,7 @@ class ListAll:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Read every part, then list and count what they name."""
-        small = run.reader is not None and run.reader.name == "pointwise"
+        small = run.reads_alone
         size = self.small_part if small else self.part
         passages, of = await self._choose(question, size, run)
         # A small reader that sees several passages at once names what is in one of them.
@@ -165,7 +166,8 @@ class ListAll:
         passages = []
         for info in infos:
             document = await run.document(info.id)
-            passages += [document.passage(span) for span in Structural(size)(document)]
+            spans = await asyncio.to_thread(Structural(size), document)
+            passages += [document.passage(span) for span in spans]
         return passages, len(passages)
 
     async def _read(

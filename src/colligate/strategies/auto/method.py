@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -162,7 +163,7 @@ class Auto:
         an answer one method more answered none rightly and 5 wrongly. Others read first: of 14
         questions of several steps 10 were answered at once and none wrongly (docs/benchmarks.md).
         """
-        small = run.reader is not None and run.reader.name == "pointwise"
+        small = run.reads_alone
         steps = "decompose" if small else "dualrag"
         order = {
             QuestionKind.FACT: ["read"] if small else ["read", "read on"],
@@ -180,7 +181,7 @@ class Auto:
 
     async def _search(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> _Found:
         """Search once, which shows what was found before any model is asked."""
-        small = run.reader is not None and run.reader.name == "pointwise"
+        small = run.reads_alone
         short = sum(info.characters for info in infos) <= _WHOLE
         if short and not (small or run.composed):
             names = await rank_documents(question, run, len(infos), self.mode)
@@ -242,8 +243,9 @@ class Auto:
         first = hits if found.whole else spread(hits, self.k)
         if overview and len(found.infos) == 1 and not (found.whole or run.composed):
             document = await run.document(found.infos[0].id)
-            parts = [document.passage(span) for span in Structural()(document)]
-            first = [Hit(passage, 0.0) for passage in cover(parts, self.k)]
+            spans = await asyncio.to_thread(Structural(), document)
+            parts = cover([document.passage(span) for span in spans], self.k)
+            first = [Hit(passage, 0.0) for passage in parts]
         documents = {hit.passage.document_id for hit in first}
         total = sum(info.passages for info in found.infos if info.id in documents)
         more = " more" if step == "read on" else ""

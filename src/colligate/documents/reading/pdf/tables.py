@@ -525,7 +525,7 @@ def _name_group(row: PdfLine, columns: Sequence[_Column]) -> list[str] | None:
 
 
 def _copy_head(page: PageLayout, table: PdfBlock, last: tuple[PageLayout, PdfBlock]) -> bool:
-    """Repeat the head of the table before one that goes on with its columns."""
+    """Give a table that continues the last one the head of that one; report whether it does."""
     before = _find_columns(*last)
     places = _place([_Cell("", *column) for column in _find_columns(page, table)], before)
     if not places or None in places or len(places) < 2:
