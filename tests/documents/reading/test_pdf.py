@@ -27,6 +27,7 @@ from colligate.documents.reading.pdf.numbering import (
 )
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.documents.reading.pdf.rtl import order_words
+from colligate.documents.sentences import split_sentences
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 from support.documents import outline
 
@@ -529,6 +530,41 @@ def test_words_broken_over_lines_are_whole_and_true_hyphens_stay(
         (72, 92, 10, "F1", f"{second} and it goes on so that readers and search engines find it."),
     ]
     assert f"middle, {whole} and it" in read(make_pdf([lines])).text
+
+
+def halves(first: str, second: str) -> Document:
+    """Two pages, the first with a footnote, which end and begin with two texts."""
+    note = (72, 740.0, 7.0, "F1", "1 Wear from ordinary use is no damage.")
+    above = [*body(80), *body(200), *body(320, 2), (72, 346.0, 10.0, "F1", first), note]
+    return read(make_pdf([above, [(72, 80.0, 10.0, "F1", second), *body(93, 3)]]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        ("the deposit is returned within", "fifteen days.", "within\nfifteen days."),
+        ("it is read by all of the har-", "bour masters.", "of the harbour masters."),
+        ("it is a long-", "term plan.", "is a long-term plan."),
+    ],
+)
+def test_a_sentence_that_goes_on_over_a_page_end_is_whole(
+    first: str, second: str, whole: str
+) -> None:
+    document = halves(first, second)
+    text = document.text
+    assert any(whole in text[start:end] for start, end in split_sentences(text))
+    assert text.index("Wear from") < text.index(whole)
+    assert document.pages[1].start == text.index(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("the deposit is returned.", "fifteen days"), ("see the table of fees", "Fees of 2027")],
+)
+def test_a_text_that_begins_anew_on_the_next_page_stays_apart(first: str, second: str) -> None:
+    document = halves(first, second)
+    assert f"{first}\n\n1 Wear" in document.text
+    assert f"\n\n{second}" in document.text
 
 
 def test_words_whose_letters_are_spaced_out_are_whole() -> None:

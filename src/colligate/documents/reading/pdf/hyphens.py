@@ -19,7 +19,7 @@ def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
         if line.joined:
             parts.append(line.text[:-1])
         elif (
-            line.text[-1:] in _HYPHENS
+            line.text[-1:] in HYPHENS
             and line.text[-2:-1].isalnum()
             and following.text[:1].isalnum()
         ):
@@ -29,7 +29,7 @@ def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
     return clean_line("".join(parts))
 
 
-_HYPHENS = ("-", "\u2010")
+HYPHENS = ("-", "\u2010")
 _TAIL = re.compile(r"[^\W\d_]{2,}(?=.$)")
 _HEAD = re.compile(r"[^\W\d_]+")
 
@@ -45,8 +45,8 @@ def mark_broken_words(pages: Sequence[PageLayout]) -> None:
         (line, tail.group(), head.group())
         for page in pages
         for block in page.blocks
-        for line, following in pairwise(block.lines)
-        if line.text[-1:] in _HYPHENS
+        for line, following in pairwise(filter(None, [block.goes_on, *block.lines]))
+        if line.text[-1:] in HYPHENS
         and (tail := _TAIL.search(line.text))
         and (head := _HEAD.match(following.text))
     ]

@@ -59,6 +59,7 @@ class PdfBlock:
     marker: str = ""
     rows: list[list[str]] = field(default_factory=list)
     has_head: bool = True  # the first of the rows is the table's head
+    goes_on: PdfLine | None = None  # the line, of a block before, that its first line goes on with
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)
 

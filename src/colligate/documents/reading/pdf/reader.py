@@ -26,7 +26,7 @@ from colligate.documents.reading.pdf.annotations import find_marks, read_comment
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
-from colligate.documents.reading.pdf.hyphens import dehyphenate_lines, mark_broken_words
+from colligate.documents.reading.pdf.hyphens import HYPHENS, dehyphenate_lines, mark_broken_words
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
@@ -36,6 +36,7 @@ from colligate.documents.reading.pdf.layout import (
     find_turns,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
+from colligate.documents.reading.pdf.sentences import join_sentences
 from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
@@ -53,6 +54,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
     find_heads(pages)
+    join_sentences(pages)
     mark_broken_words(pages)
     for page in pages:
         page.blocks += [
@@ -398,19 +400,22 @@ def _find_registrant(pages: Sequence[PageLayout]) -> Iterator[str]:
 
 
 def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
-    """Return the text of all pages, a blank line between them, and the range of each.
+    """Return the text of all pages, and the range of each.
 
-    The ranges tile the text: a page ends where the next one begins, and a page without text is
-    empty. A label is kept where it is not the page's number.
+    Between pages is a blank line, or a line break where a sentence goes on. The ranges tile the
+    text: a page ends where the next one begins, and a page without text is empty. A label is kept
+    where it is not the page's number.
     """
     levels: list[int] = []  # of the list items that are open, also over the ends of pages
-    texts = [_render_page(page.blocks, levels) for page in pages]
+    texts: list[str] = []
     starts: list[int] = []
     length = 0
-    for text in texts:
-        length += 2 if text and length else 0  # the blank line belongs to the page before
-        starts.append(length)
-        length += len(text)
+    for page in pages:
+        gap, text = _render_page(page.blocks, levels)
+        gap = gap if text and length else ""  # it belongs to the page before
+        starts.append(length + len(gap))
+        length += len(gap + text)
+        texts.append(gap + text)
     starts.append(length)
     for i in reversed(range(len(pages))):
         starts[i] = starts[i] if texts[i] else starts[i + 1]
@@ -418,10 +423,11 @@ def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
         Page(page.number, start, end, page.label if page.label != str(page.number) else None)
         for page, (start, end) in zip(pages, pairwise(starts), strict=True)
     )
-    return "\n\n".join(filter(None, texts)), ranges
+    return "".join(texts), ranges
 
 
-def _render_page(blocks: Iterable[PdfBlock], levels: list[int]) -> str:
+def _render_page(blocks: Iterable[PdfBlock], levels: list[int]) -> tuple[str, str]:
+    """Return what stands before a page's text, unless it is the first, and the text."""
     parts: list[str] = []
     for block in blocks:
         if block.kind == "chrome":
@@ -433,12 +439,15 @@ def _render_page(blocks: Iterable[PdfBlock], levels: list[int]) -> str:
             if levels[-1:] != [block.level]:
                 levels.append(block.level)
         if text := _render_block(block, len(levels) - 1):
-            if block.kind != "list_item":
+            if block.kind != "list_item" and not block.goes_on:
                 levels.clear()
-            if parts:
-                parts.append("\n" if was_item and levels else "\n\n")
+            if block.goes_on:
+                is_broken = block.goes_on.joined or block.goes_on.text.endswith(HYPHENS)
+                parts.append("" if is_broken else "\n")
+            else:
+                parts.append("\n" if parts and was_item and levels else "\n\n")
             parts.append(text)
-    return "".join(parts)
+    return "".join(parts[:1]), "".join(parts[1:])
 
 
 _TRAILING_HASHES = re.compile(r"(?<=\s)(#+)$")
