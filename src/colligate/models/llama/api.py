@@ -26,6 +26,7 @@ _logger = logging.getLogger(__name__)
 
 _FLASH_ON = 1  # `llama_flash_attn_type`
 _F32, _F16 = 0, 1  # `ggml_type`
+_READ = 0  # `llama_load_mode`
 
 EvalCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_bool, c.c_void_p)
 AbortCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p)
@@ -283,6 +284,9 @@ class Model:
         _forget_error()
         params = library.llama_model_default_params()
         params.vocab_only = not weights
+        # llama.cpp arranges the weights anew for the processor: a mapped file would stay in memory
+        # beside that copy.
+        params.load_mode = _READ
         handle = library.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
             raise WeightsUnavailable(
