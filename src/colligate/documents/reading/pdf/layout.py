@@ -13,9 +13,10 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from liteparse import LayoutBlock, LayoutCell, ParsedPage, TextItem
 
@@ -265,6 +266,18 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
 _MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 
 
+class _Face(NamedTuple):
+    bold: bool
+    italic: bool
+    mono: bool
+
+
+@lru_cache(1024)
+def _find_face(font: str | None) -> _Face:
+    """Return what a font's name says of it."""
+    return _Face(*(bool(kind.search(font or "")) for kind in (_BOLD, _ITALIC, _MONO)))
+
+
 _FEWEST_SPACED = 6  # letters of a text with a space after each
 
 
@@ -296,9 +309,9 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
         parts.append((" " if spaced else "") + _close_up(item))
     letters = [sum(map(str.isalnum, i.text)) for i in row]
     total = sum(letters) or 1
-    names = [i.font_name or "" for i in row]
-    bold = sum(n for n, name in zip(letters, names, strict=True) if _BOLD.search(name))
-    italic = sum(n for n, name in zip(letters, names, strict=True) if _ITALIC.search(name))
+    faces = [_find_face(i.font_name) for i in row]
+    bold = sum(n for n, face in zip(letters, faces, strict=True) if face.bold)
+    italic = sum(n for n, face in zip(letters, faces, strict=True) if face.italic)
     main = row[letters.index(max(letters))]
     top = min(i.y for i in row)
     return PdfLine(
@@ -311,7 +324,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
         size=round(main.height, 1),
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
-        mono=bool(_MONO.search(main.font_name or "")),
+        mono=_find_face(main.font_name).mono,
         items=row,
     )
 
@@ -345,10 +358,10 @@ def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
     if _count_marks(cells) < _count_marks(item.text for item in table.items):
         written = Counter(word for cell in cells for word in cell.split())
         for item in table.items:
-            words = Counter(item.text.split())
-            if not words <= written:
+            words = item.text.split()
+            if any(written[word] < count for word, count in Counter(words).items()):
                 yield item
-            written -= words
+            written.subtract(words)
 
 
 def _count_marks(texts: Iterable[str]) -> int:
