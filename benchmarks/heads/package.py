@@ -1,10 +1,11 @@
-"""Put a trained verifier into the package, beside the reranker.
+"""Put a trained verifier, or sorter of questions, into the package, beside the reranker.
 
-    python benchmarks/heads/package.py VERIFIER/model.onnx
+    python benchmarks/heads/package.py VERIFIER/model.onnx verifier
+    python benchmarks/heads/package.py KINDS/model.onnx kinds
 
-The first layers and word embeddings, 17 of 24 MB, are in the reranker's file: the verifier's then
-points at its bytes. Before that file is replaced, write the verifier whole
-(`onnx.save(onnx.load("verifier.onnx"), ...)`), and share it with the new one.
+The first layers and word embeddings, 17 MB, are in the reranker's file: the other files point at
+its bytes. Before that file is replaced, write them whole
+(`onnx.save(onnx.load("verifier.onnx"), ...)`), and share them with the new one.
 """
 
 from __future__ import annotations
@@ -40,4 +41,4 @@ def save_sharing(model: Path, other: Path, out: Path) -> int:
 
 if __name__ == "__main__":
     folder = Path(colligate.models.pairs.__file__).parent / "minilm"
-    print(save_sharing(Path(sys.argv[1]), folder / "reranker.onnx", folder / "verifier.onnx"))
+    print(save_sharing(Path(sys.argv[1]), folder / "reranker.onnx", folder / f"{sys.argv[2]}.onnx"))

@@ -182,7 +182,8 @@ class Run(Scoring, Searching):
     `consent` is asked before work that takes many calls. `earlier` are passages that the
     last answer of a conversation rests on: the first search offers them again. `live` counts the
     tokens of replies as they come, for which models stream. `foreign` is the language of the
-    question if no document is in it: it is searched and read in theirs.
+    question if no document is in it: it is searched and read in theirs. `language` is that of the
+    question: English, if it is not surely another.
     """
 
     sources: Sources
@@ -200,6 +201,7 @@ class Run(Scoring, Searching):
     earlier: tuple[Span, ...] = ()
     live: bool = False
     foreign: str = ""
+    language: str = "en"
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)

@@ -70,6 +70,7 @@ class Searching:
     _named: set[str]
     _found: dict[Any, list[Hit]]
     foreign: str
+    language: str
     _translated: dict[str, str]
     chat: Callable[..., Awaitable[Completion]]
     _add_folder: Callable[[Passage, str], Awaitable[Passage]]
@@ -176,9 +177,13 @@ class Searching:
         return hits[:k]
 
     async def find_foreign(self, shares: Mapping[str, float]) -> None:
-        """Set `foreign`: the question's language, by its shares, if surely no document is in it."""
+        """Set `foreign`: the question's language, by its shares, if surely no document is in it.
+
+        And `language`: English, if it is not surely another.
+        """
         known = {info.language for info in await self.sources.documents()} - {"und"}
         self.foreign = other_language(shares, known)
+        self.language = other_language(shares, ["en"]) or "en"
 
     async def translate(self, query: str) -> str:
         """Return a query of a foreign question in the language of most documents; each is asked of

@@ -1,7 +1,7 @@
-"""Heads on MiniLM that are carried in the package: the reranker, and the verifier of claims.
+"""Heads on MiniLM that are carried in the package: reranker, verifier, and sorter of questions.
 
-Their first layers are the same, so the verifier's file holds only its own: the rest is read from
-the reranker's (external data of ONNX, `benchmarks/heads/package.py`).
+Their first layers are the same, so the files of the last two hold only their own: the rest is read
+from the reranker's (external data of ONNX, `benchmarks/heads/package.py`).
 """
 
 from __future__ import annotations
@@ -105,12 +105,39 @@ class MiniLMVerifier:
             "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
             "passage": cut_ids(self._tokenizer, join_title(title, source), PASSAGE_TOKENS),
         }
-        [[logits]] = self._session.run(None, inputs)
-        odds = np.exp(logits - logits.max())
-        supports, contradicts, neither = (odds / odds.sum()).tolist()
+        supports, contradicts, neither = _share(self._session.run(None, inputs))
         return supports, contradicts, neither
 
     async def aclose(self) -> None: ...  # the session is freed with the object
+
+
+class MiniLMKinds:
+    """Tells what the answer to an English question takes; its data card is `minilm/kinds.md`.
+
+    `folder` holds the `model.onnx` and `tokenizer.json` of a training of one's own.
+
+    Raises:
+        WeightsUnavailable: the files are missing or damaged.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._tokenizer, self._session = _read("kinds", folder)
+
+    def score(self, question: str) -> list[float]:
+        """Return the odds of each kind, in the order of the labels that were trained."""
+        inputs = {
+            "question": cut_ids(self._tokenizer, question, QUESTION_TOKENS),
+            "passage": cut_ids(self._tokenizer, "", PASSAGE_TOKENS),
+        }
+        return _share(self._session.run(None, inputs))
+
+
+def _share(outputs: Any) -> list[float]:
+    """Return the odds of the logits that a model gives for one pair."""
+    [[logits]] = outputs
+    odds = np.exp(logits - logits.max())
+    shares: list[float] = (odds / odds.sum()).tolist()
+    return shares
 
 
 def join_title(title: str, text: str) -> str:

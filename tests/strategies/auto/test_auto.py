@@ -25,7 +25,6 @@ TEXTS = {
     "clay": f"# Red Clay\n\nRed Clay is a film of 1980 by Otto Lind.\n\n{LONG}",
 }
 DIRECTOR = "Who directed Silver Harbour?"
-KINDS = tuple(QuestionKind)
 CITED = json.dumps(
     {
         "statements": [
@@ -48,16 +47,11 @@ def asks_kind(call) -> bool:
 def ask_auto(make_run):
     """`ask_auto(question, kind, reply, ...)`: the answer, the run and the model of a question.
 
-    A pointwise reader has odds for the kind, a quoting one is asked for it; everything else gets
-    `reply`.
+    The reader is asked for the kind; everything else gets `reply`.
     """
 
     async def asked(question, kind, reply=NOTHING, *, pointwise=False, consent=None, **fields):
         def judge(messages, labels, forced):
-            if tuple(labels) == KINDS:
-                if isinstance(kind, Exception):
-                    raise kind
-                return LabelOdds({each: 0.79 if each == kind else 0.07 for each in KINDS}, 1.0)
             return LabelOdds({"Yes": 0.05, "No": 0.95}, 1.0)
 
         def say(call):
@@ -72,7 +66,7 @@ def ask_auto(make_run):
                 run.reader = PointwiseReader()
             if consent is not None:
                 run.consent = consent
-            answer = await Auto(mode="sparse", **fields).answer(question, run)
+            answer = await Auto(mode="sparse", kind="model", **fields).answer(question, run)
         return answer, run, model
 
     return asked
@@ -143,7 +137,7 @@ async def test_a_question_that_names_a_file_is_answered_from_it(make_run, kind, 
     kinds = json.dumps({"kind": kind})
     async with InMemorySources(made) as sources:
         run, _ = make_run(sources, lambda call: kinds if asks_kind(call) else NOTHING)
-        answer = await Auto(mode="sparse", effort="normal", k=6).answer(question, run)
+        answer = await Auto(mode="sparse", kind="model", k=6).answer(question, run)
     names = {each.span.document_id for each in answer.evidence}
     assert names == read if read else len(names) > 1
     assert ("which the question names" in answer.how) is (read is not None)
@@ -155,10 +149,41 @@ async def test_an_overview_of_one_document_reads_the_beginnings_of_its_sections(
     kinds = json.dumps({"kind": "overview"})
     async with InMemorySources([book]) as sources:
         run, model = make_run(sources, lambda call: kinds if asks_kind(call) else NOTHING)
-        await Auto(mode="sparse", k=8).answer("Summarise this book.", run)
+        await Auto(mode="sparse", kind="model", k=8).answer("Summarise this book.", run)
     prompt = next(call.prompt for call in model.calls if "<passages>" in call.prompt)
     assert [f"Part {at} begins" in prompt for at in range(6)] == [True] * 6
     assert prompt.count("</passage ") == 8
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("When does the lease of the mill end?", "fact"),
+        ("Is the lease of the mill older than that of the forge?", "steps"),
+        ("What is the yearly rent in each of the leases?", "each"),
+        ("Explain how disputes about repairs are settled.", "overview"),
+        ("Name all guarantors that the leases mention.", "list"),
+        ("Which files are in this folder, and what is each about?", "collection"),
+    ],
+)
+async def test_the_kind_of_an_english_question_takes_no_model_call(make_run, question, kind):
+    async with InMemorySources([document(*each) for each in TEXTS.items()]) as sources:
+        run, model = make_run(sources, NOTHING)
+        await Auto(mode="sparse").answer(question, run)
+    odds = events(run, Classified)[0].odds
+    assert max(odds, key=odds.get) == kind
+    assert sum(odds.values()) == pytest.approx(1)
+    assert not any(map(asks_kind, model.calls))
+
+
+async def test_of_a_question_in_another_language_the_reader_tells_the_kind(make_run):
+    async with InMemorySources([document(*each) for each in TEXTS.items()]) as sources:
+        run, model = make_run(
+            sources, lambda call: '{"kind": "each"}' if asks_kind(call) else NOTHING
+        )
+        run.language = "de"
+        await Auto(mode="sparse").answer("Wer hat Regie geführt?", run)
+    assert events(run, Classified)[0].odds == {"each": 1.0}
 
 
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):

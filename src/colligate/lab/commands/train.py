@@ -238,7 +238,7 @@ def train_fit_command(
 @command(app, "head")
 def train_head_command(
     kind: Annotated[
-        Literal["reranker", "verifier"],
+        Literal["reranker", "verifier", "kinds"],
         typer.Argument(help="What is trained.", show_default=False),
     ],
     *,
@@ -255,7 +255,7 @@ def train_head_command(
     out: Out,
     parameters: Set = None,
 ) -> int:
-    """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
+    """Train a reranker, a verifier or a sorter of questions on labelled texts (extra `train`).
 
     Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
     onnx:DIR`. Ctrl-C saves the current step and stops; the same command resumes.

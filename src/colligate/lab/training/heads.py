@@ -1,9 +1,10 @@
-"""Train a reranker or a verifier on labelled pairs of texts: `colligate train head`.
+"""Train a reranker, a verifier or a sorter of questions: `colligate train head`.
 
 The folder of data has `train.jsonl` and, to judge by, `held_out.jsonl`, packed by gzip or not:
 
     {"question": ..., "right": [PASSAGE, ...], "wrong": [PASSAGE, ...]}          for the reranker
     {"claim": ..., "evidence": TEXT, "label": "supports|contradicts|neither"}    for the verifier
+    {"question": ..., "kind": "fact|steps|each|overview|list|collection"}        for the kinds
 
 A text begins with its title on a line of its own, as at inference (`models.pairs.join_title`). The
 result is an int8 ONNX file with its tokenizer. A training that was stopped goes on from its last
@@ -17,6 +18,7 @@ import random
 import shutil
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -38,6 +40,7 @@ from colligate.models.hf.loading import cpu_has_bfloat16
 from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids, read_tokenizer
 from colligate.models.weights import hash_file, pull
 from colligate.reporting import report_pull
+from colligate.strategies.auto.prompts import QuestionKind
 
 try:
     import onnx
@@ -51,7 +54,7 @@ try:
     from torch.utils.data import DataLoader, IterableDataset
 except ImportError as _error:
     raise MissingExtra(
-        "training a reranker or a verifier needs torch, transformers, onnx and onnxscript",
+        "training a head needs torch, transformers, onnx and onnxscript",
         f"{_error.name or 'one of them'} is not installed",
         "pip install 'colligate[train]'",
     ) from _error
@@ -59,7 +62,7 @@ except ImportError as _error:
 BASE = "minilm-l6-v2"
 """The pinned weights that are trained on."""
 
-Kind = Literal["reranker", "verifier"]
+Kind = Literal["reranker", "verifier", "kinds"]
 Score = Callable[[Sequence[tuple[str, str]]], Tensor]
 """Returns the logits of pairs of texts."""
 
@@ -127,8 +130,8 @@ def train_head(
     """Train on the labelled pairs in the folder `data`, and write the model into `out`.
 
     Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
-    `NAME=VALUE` of `RerankerFit` or `VerifierFit`. `base` is the folder of a BERT model with its
-    tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
+    `NAME=VALUE` of `RerankerFit`, `VerifierFit` or `KindFit`. `base` is the folder of a BERT model
+    with its tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
 
     Raises:
         UsageError: a setting is wrong, or `out` holds another training.
@@ -556,7 +559,74 @@ class VerifierFit(HeadFit):
         return f"of {len(records)} held-out claims {right / len(records):.2f} are judged rightly"
 
 
-_FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, VerifierFit)}
+# The kinds of questions: one layer above those that read a text alone is enough. The second text is
+# empty, so that the same file is exported.
+
+
+class KindHead(PairHead):
+    """Tells what the answer to a question takes: the logits of `QuestionKind`, [questions, 6]."""
+
+    def __init__(self, bert: Any) -> None:
+        super().__init__(bert)
+        self.high = self.high[:1]
+        self.hidden = nn.Linear(3 * self.width, _HIDDEN)
+        self.out = nn.Linear(_HIDDEN, len(QuestionKind))
+
+    def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
+        largest = a.masked_fill(~a_real[..., None], _NEVER).max(1).values
+        states = torch.cat([a[:, 0], _mean(a, a_real), largest], -1)
+        logits: Tensor = self.out(F.gelu(self.hidden(self.drop(states))))
+        return logits
+
+
+class SortedQuestion(Labelled):
+    """A question and what its answer takes."""
+
+    question: str
+    kind: QuestionKind
+
+
+@dataclass(frozen=True)
+class KindFit(HeadFit):
+    """A share `bare` of the questions is learnt in lower case without the mark at its end."""
+
+    name, record, network = "kinds", SortedQuestion, KindHead
+
+    steps: int = 900
+    batch: int = 64
+    tokens: int = 8
+    rate: float = 1e-4
+    head_rate: float = 1e-3
+    opening: float = 0.0
+    bare: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_share(self, "bare")
+
+    def loss(self, score: Score, records: Sequence[SortedQuestion], drawn: random.Random) -> Tensor:
+        """Return the cross-entropy over the kinds."""
+        bare = [drawn.random() < self.bare for _ in records]
+        asked = [
+            each.question.lower().rstrip("?. ") if is_bare else each.question
+            for each, is_bare in zip(records, bare, strict=True)
+        ]
+        kinds = list(QuestionKind)
+        labels = torch.tensor([kinds.index(each.kind) for each in records])
+        logits = score([(question, "") for question in asked])
+        return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
+
+    def judge(self, score: Score, records: Sequence[SortedQuestion]) -> str:
+        """Say how many questions of each kind are told."""
+        kinds = list(QuestionKind)
+        told = score([(each.question, "") for each in records]).argmax(-1).tolist()
+        of = Counter(each.kind for each in records)
+        right = Counter(r.kind for i, r in zip(told, records, strict=True) if kinds[i] == r.kind)
+        shares = ", ".join(f"{kind} {right[kind] / of[kind]:.2f}" for kind in kinds if of[kind])
+        return f"of {len(records)} held-out questions are told rightly: {shares}"
+
+
+_FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, VerifierFit, KindFit)}
 
 
 # From torch to int8 ONNX

@@ -2,7 +2,7 @@
 
 1. Search once; what was located is shown at once. A few short documents are read whole instead.
    If the question names files, only these are searched.
-2. Ask for the kind of the question: by the reader's label odds, or in one short structured call.
+2. Tell the kind of the question: by a small model in the package, or by asking the reader.
 3. One fact, or an overview: read the best passages. Several steps, one fact from each document, or
    everything of one kind: ask the strategy for that. The documents themselves: look them up.
 4. If nothing was found, take one more step, chosen by the kind; with `effort=high` all of them.
@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer, Form
@@ -27,9 +27,9 @@ from colligate.documents import Hit
 from colligate.documents.chunking import Structural
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode, Within, find_named
-from colligate.models import Capability, Role
+from colligate.models.pairs import MiniLMKinds
 from colligate.strategies.auto.collection import cover, describe_collection
-from colligate.strategies.auto.prompts import KindReply, QuestionKind, ask_kind, kind_messages
+from colligate.strategies.auto.prompts import KindReply, QuestionKind, ask_kind
 from colligate.strategies.decompose import Decompose
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
@@ -43,15 +43,7 @@ Effort = Literal["low", "normal", "high"]
 _WHOLE = 16_000  # characters of all documents together that are read whole, in one prompt
 _KIND_TOKENS = 40
 
-# Odds from which a kind other than one fact counts (docs/results/kinds.json).
-_LEAST_ODDS = {
-    QuestionKind.STEPS: 0.65,
-    QuestionKind.EACH: 0.75,
-    QuestionKind.OVERVIEW: 0.5,
-    QuestionKind.LIST: 0.5,
-    QuestionKind.COLLECTION: 0.5,
-}
-
+_LEAST_ODDS = 0.5  # of a kind other than one fact (docs/results/kinds.json)
 
 _STEPS = {
     "read": ("reading the best passages", ""),
@@ -108,6 +100,8 @@ class Auto:
         k: passages of the first reading, at most k - 2 of one document if there are others
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
+        kind: what tells the kind of a question: head, a small model in the package (of questions
+            that are not in English the reader is asked), or model, the reader
     """
 
     name: ClassVar[str] = "auto"
@@ -119,6 +113,7 @@ class Auto:
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.JOINED
     most_documents: int = 20
+    kind: Literal["head", "model"] = "head"
 
     def __post_init__(self) -> None:
         require_min(self, pool=1, k=1, most_documents=1)
@@ -136,8 +131,7 @@ class Auto:
         found = await self._search(question, infos, run)
         kind = QuestionKind.FACT
         if self.effort != "low" and not found.whole:
-            with run.tokens.reserve_reading():
-                kind = await find_kind(question, run)
+            kind = await find_kind(question, run, self.kind)
             if len(named) == 1 and kind in (QuestionKind.STEPS, QuestionKind.EACH):
                 run, found = everywhere, await self._search(question, all_infos, everywhere)
             if kind is QuestionKind.FACT and len(named) > 1:
@@ -297,15 +291,20 @@ class _Found:
     spent: bool = False  # whether the token budget ended a step
 
 
-async def find_kind(question: str, run: Run) -> QuestionKind:
-    """Return the kind of a question; one fact if no other is likely enough or none can be told."""
+async def find_kind(question: str, run: Run, by: Literal["head", "model"]) -> QuestionKind:
+    """Return the kind of a question; one fact if no other is likely enough or none can be told.
+
+    The head knows English only: the reader is asked about a question in another language.
+    """
     try:
-        if Capability.LABELS in run.model(Role.READER).capabilities:
-            labels = [kind.value for kind in QuestionKind]
-            judged = await run.labels(kind_messages(question), labels, role=Role.READER)
-            run.emit(Classified(dict(judged.odds)))
-            return choose_kind(judged.odds)
-        reply = await run.structured(ask_kind(question), KindReply, max_tokens=_KIND_TOKENS)
+        if by == "head" and run.language == "en":
+            odds = await asyncio.to_thread(lambda: _load_sorter().score(question))
+            judged = dict(zip(QuestionKind, odds, strict=True))
+            run.emit(Classified({kind.value: share for kind, share in judged.items()}))
+            kind = max(judged, key=judged.__getitem__)
+            return kind if judged[kind] >= _LEAST_ODDS else QuestionKind.FACT
+        with run.tokens.reserve_reading():
+            reply = await run.structured(ask_kind(question), KindReply, max_tokens=_KIND_TOKENS)
         run.emit(Classified({reply.value.kind.value: 1.0}))
         return reply.value.kind
     except (BudgetExceeded, ModelError, MalformedOutput) as error:
@@ -313,10 +312,9 @@ async def find_kind(question: str, run: Run) -> QuestionKind:
         return QuestionKind.FACT
 
 
-def choose_kind(odds: Mapping[str, float]) -> QuestionKind:
-    """Return the likeliest kind if it is likely enough, otherwise one fact."""
-    kind = QuestionKind(max(odds, key=lambda name: odds[name]))
-    return kind if odds[kind] >= _LEAST_ODDS.get(kind, 0.0) else QuestionKind.FACT
+@cache
+def _load_sorter() -> MiniLMKinds:
+    return MiniLMKinds()
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
