@@ -1,4 +1,4 @@
-"""Reading what has its structure in its own markup: Org, AsciiDoc, reST, LaTeX, BibTeX, XML."""
+"""Reading what has its structure in its own markup: Org, AsciiDoc, reST, LaTeX, XML."""
 
 from __future__ import annotations
 
@@ -209,14 +209,6 @@ def test_formulas_and_citations_of_latex_stay(tmp_path: Path) -> None:
     assert outline(document) == [(2, "One"), (2, "Abstract")]
 
 
-def test_entries_of_bibtex_are_sections(tmp_path: Path) -> None:
-    text = "% x\n@article{lee2020,\n title = {Mills of {Sarn}},\n"
-    text += ' author = "L{\\"u}tt, Bo", year=2020}\n'
-    document = write_and_read(tmp_path / "a.bib", text + "@book{b, title={Rye \\& Oats}}\n")
-    assert outline(document) == [(2, "Mills of Sarn"), (2, "Rye & Oats")]
-    assert "- article: lee2020\n- author: Lütt, Bo\n- year: 2020" in document.text
-
-
 JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
 <title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
 <contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>
@@ -267,7 +259,6 @@ def test_articles_and_books_in_xml_have_their_sections(tmp_path: Path, text: str
         ("a.xml", "<config><port>7110</port></config>\n"),
         ("a.xml", "<article><p>not closed\n"),
         ("a.tex", "% nothing but a comment\n"),
-        ("a.bib", "no entry\n"),
         ("a.rst", ".. only a comment\n"),
     ],
 )

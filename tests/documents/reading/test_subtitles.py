@@ -47,10 +47,6 @@ STYLE
 00:01:05.000 --> 00:01:09.000
 <v Bo Lind>What did they find?</v>
 """
-SCRIPT = """[Events]
-Dialogue: 0,0:00:01.00,0:00:03.00,Default,,0,0,0,,{\\an8}The lock,\\Nthe old one,
-Dialogue: 0,0:00:03.00,0:00:05.00,Default,,0,0,0,,is shut.
-"""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,6 @@ Dialogue: 0,0:00:03.00,0:00:05.00,Default,,0,0,0,,is shut.
             ["[00:00:01] NOTE THE VALVE. OK."],
         ),
         ("a.srt", "No times at all.\n", ["No times at all."]),
-        ("a.ass", SCRIPT, ["[00:00:01] The lock, the old one, is shut."]),
         (
             "a.srt",
             "".join(

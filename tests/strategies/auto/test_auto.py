@@ -15,7 +15,6 @@ from colligate.models import LabelOdds
 from colligate.readers.pointwise import PointwiseReader
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.method import Classified, Escalated, spread
-from colligate.strategies.auto.prompts import QuestionKind
 from support.runs import NOTHING, document, events
 
 LONG = "Boats lay in the harbour all summer, and nobody counted them. " * 120
@@ -178,9 +177,7 @@ async def test_the_kind_of_an_english_question_takes_no_model_call(make_run, que
 
 async def test_of_a_question_in_another_language_the_reader_tells_the_kind(make_run):
     async with InMemorySources([document(*each) for each in TEXTS.items()]) as sources:
-        run, model = make_run(
-            sources, lambda call: '{"kind": "each"}' if asks_kind(call) else NOTHING
-        )
+        run, _ = make_run(sources, lambda call: '{"kind": "each"}' if asks_kind(call) else NOTHING)
         run.language = "de"
         await Auto(mode="sparse").answer("Wer hat Regie geführt?", run)
     assert events(run, Classified)[0].odds == {"each": 1.0}

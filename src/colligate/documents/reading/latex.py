@@ -1,4 +1,4 @@
-"""LaTeX and BibTeX to Markdown, by their commands and environments.
+"""LaTeX to Markdown, by its commands and environments.
 
 Formulas and code stay as they are. Comments, settings and what places things on the page are left
 out; what stands in other files is named.
@@ -233,27 +233,3 @@ def _write_blocks(text: str) -> str:
 
 
 _IS_ITEM = re.compile(r"(\s*(?:-|1\.)) +")
-
-# BibTeX
-
-_ENTRY = re.compile(r"^[ \t]*@(\w+)\s*[{(]\s*([^,\s{}]*)\s*,", re.MULTILINE)
-_FIELD = re.compile(
-    r"(\w+)\s*=\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|\"((?:[^{}\"]|\{[^{}]*\})*)\"|(\w+))"
-)
-
-
-def read_bibtex(source: SourceFile) -> Document:
-    """Read a file of BibTeX: each entry is a section with its title, and its fields."""
-    entries = list(_ENTRY.finditer(source.text))
-    sections = []
-    for entry, after in zip(entries, [*entries[1:], None], strict=False):
-        written = source.text[entry.end() : after.start() if after else None]
-        page = _Page(source.warn)
-        fields = {
-            name.lower(): " ".join(page.convert(braced or quoted or bare)[0].split())
-            for name, braced, quoted, bare in _FIELD.findall(written)
-        }
-        lines = [f"- {name}: {value}" for name, value in fields.items() if name != "title"]
-        kind = f"- {entry[1].lower()}: {entry[2]}"
-        sections.append("\n".join([f"## {fields.get('title', entry[2])}", "", kind, *lines]))
-    return make_document(source, "\n\n".join(sections) or source.text)

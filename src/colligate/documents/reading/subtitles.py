@@ -15,20 +15,15 @@ from colligate.documents.reading.text import text_tree
 
 _TIME = r"(?:(\d{1,4}):)?(\d\d?):(\d\d)[.,]\d{1,3}"
 _TIMES = re.compile(rf"[ \t]*{_TIME}(?:[ \t]*-->[ \t]*|,){_TIME}.*")  # SRT and VTT; SBV
-# Of Advanced SubStation, as a line of times and one of text.
-_DIALOGUE = re.compile(
-    rf"^Dialogue:[^,\n]*,({_TIME}),({_TIME}),[^,\n]*,([^,\n]*),(?:[^,\n]*,){{4}}(.*)$", re.MULTILINE
-)
 _TAG = re.compile(r"</?[a-zA-Z][^<>\n]*>|<[\d:.]+>|\{\\[^{}\n]*\}")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>\n]+)>")
 _NOT_SPOKEN = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
 
 
 def read_subtitles(source: SourceFile) -> Document:
-    """Read SRT, WebVTT, SBV or Advanced SubStation without numbers, times and tags of its cues."""
-    text = _DIALOGUE.sub(_write_cue, source.text)
-    cues = _without_repeats(list(_iter_cues(text)))
-    written = "\n\n".join(_write_paragraphs(cues, set(_VOICE.findall(text)))) + "\n"
+    """Read SRT, WebVTT or SBV without the numbers, times and tags of its cues."""
+    cues = _without_repeats(list(_iter_cues(source.text)))
+    written = "\n\n".join(_write_paragraphs(cues, set(_VOICE.findall(source.text)))) + "\n"
     if not cues:
         source.warn("it has no times and was read as plain text")
         written = source.text
@@ -42,12 +37,6 @@ class _Cue:
     start: int
     end: int
     lines: tuple[str, ...]
-
-
-def _write_cue(found: re.Match[str]) -> str:
-    start, end, voice, shown = found[1], found[5], found[9].strip(), found[10]
-    voice = f"<v {voice}>" if voice else ""
-    return f"\n{start} --> {end}\n{voice}{shown}\n".replace("\\N", "\n").replace("\\n", "\n")
 
 
 def _iter_cues(text: str) -> Iterator[_Cue]:
