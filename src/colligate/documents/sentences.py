@@ -44,6 +44,9 @@ def sentence_spans(document: Document, span: Span) -> list[Span]:
     return [Span(document.id, span.start + start, span.start + end) for start, end in found]
 
 
+SENTENCE_END = re.compile(r"[.!?…。！？؟।][\"'”’»)\]]*$")
+"""The end of a sentence, in any script, at the end of a text."""
+
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
 _UNDERLINE = re.compile(r"=+|[-:|][-:| \t]*")  # of a heading, or of a table's first row
 _ALONE = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~")

@@ -12,6 +12,7 @@ from itertools import pairwise
 from colligate.documents.document import Document
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.reading.text import text_tree
+from colligate.documents.sentences import SENTENCE_END
 
 _TIME = r"(?:(\d{1,4}):)?(\d\d?):(\d\d)[.,]\d{1,3}"
 _TIMES = re.compile(rf"[ \t]*{_TIME}(?:[ \t]*-->[ \t]*|,){_TIME}.*")  # SRT and VTT; SBV
@@ -91,7 +92,6 @@ def _without_repeats(cues: list[_Cue]) -> list[_Cue]:
 
 _LONG, _LONGEST = 30, 120  # seconds of a paragraph
 _PAUSE = 2  # seconds
-_SENTENCE_END = re.compile(r"[.!?…。！？؟।][\"'”’»)\]]*$")
 _SPEAKER = re.compile(r"([^\W\d_][^:.!?]{,40}): ")
 
 
@@ -102,7 +102,7 @@ def _write_paragraphs(cues: Iterable[_Cue], voices: Container[str]) -> Iterator[
     words: list[str] = []
     for cue in cues:
         for line in cue.lines:
-            ended = not words or _SENTENCE_END.search(words[-1]) is not None
+            ended = not words or SENTENCE_END.search(words[-1]) is not None
             said = _SPEAKER.match(line)
             name = said[1] if said and (ended or said[1] in voices) else speaker
             late = cue.start - begun

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, find_body_size
+from colligate.documents.sentences import SENTENCE_END
 
-_ENDED = re.compile(r"[.!?:;…。！？؟।][\"'”’»)\]]*$")
 _SMALLER = 0.9  # of most of the page's type size: a footnote
 
 
 def join_sentences(pages: Sequence[PageLayout]) -> None:
     """Mark the first paragraphs of pages that go on with the text before; footnotes go above it.
 
-    They begin with a lower-case letter, and that text has no end of a sentence. Of 141 such
+    They begin with a lower-case letter, and that text has no end of a sentence. Of 154 such
     paragraphs in 17 filings all go on; those that begin otherwise after a full line often follow
     a table, so they stay apart.
     """
@@ -51,6 +50,6 @@ def _goes_on(before: PdfBlock, after: PdfBlock) -> bool:
         and after.kind == "paragraph"
         and bool(before.lines and after.lines)
         and after.lines[0].text[:1].islower()
-        and not _ENDED.search(before.lines[-1].text)
+        and not SENTENCE_END.search(before.lines[-1].text)
         and abs(_find_size(before) - _find_size(after)) < 1
     )
