@@ -35,7 +35,9 @@ FILES: Sequence[tuple[str, tuple[str, ...], QuestionKind, int, float]] = (
     ("questions.bioasq", ("fact",), FACT, 1100, 1.0),
     *((f"reading.{name}", (), FACT, 700, 1.0) for name in ("squad_dev", "tatqa", "tydiqa_en")),
     *((f"reading.{name}", (), FACT, 700, 1.0) for name in ("boolq", "fairytaleqa", "covidqa")),
-    *((f"questions.{name}", (), STEPS, 3000, 1.0) for name in ("2wiki", "hotpotqa", "musique")),
+    # Whether HotpotQA's other questions need several steps depends on the documents: left out.
+    ("questions.hotpotqa", ("comparison",), STEPS, 1500, 1.0),
+    *((f"questions.{name}", (), STEPS, 3000, 1.0) for name in ("2wiki", "musique")),
     ("questions.bioasq", ("list",), QuestionKind.LIST, 331, 1.0),
     ("questions.qmsum", (), QuestionKind.OVERVIEW, 400, 1.0),
 )
