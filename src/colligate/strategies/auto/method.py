@@ -43,7 +43,8 @@ Effort = Literal["low", "normal", "high"]
 _WHOLE = 16_000  # characters of all documents together that are read whole, in one prompt
 _KIND_TOKENS = 40
 
-_LEAST_ODDS = 0.5  # of a kind other than one fact (docs/results/kinds.json)
+_LEAST_ODDS = 0.5  # of a kind other than one fact
+_SURE = 0.9  # of several steps where a small reader takes them first (decision 30)
 
 _STEPS = {
     "read": ("reading the best passages", ""),
@@ -302,7 +303,8 @@ async def find_kind(question: str, run: Run, by: Literal["head", "model"]) -> Qu
             judged = dict(zip(QuestionKind, odds, strict=True))
             run.emit(Classified({kind.value: share for kind, share in judged.items()}))
             kind = max(judged, key=judged.__getitem__)
-            return kind if judged[kind] >= _LEAST_ODDS else QuestionKind.FACT
+            least = _SURE if kind is QuestionKind.STEPS and run.reads_alone else _LEAST_ODDS
+            return kind if judged[kind] >= least else QuestionKind.FACT
         with run.tokens.reserve_reading():
             reply = await run.structured(ask_kind(question), KindReply, max_tokens=_KIND_TOKENS)
         run.emit(Classified({reply.value.kind.value: 1.0}))
