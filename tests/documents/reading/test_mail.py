@@ -179,5 +179,15 @@ def test_a_mailbox_has_a_document_for_each_message(tmp_path: Path) -> None:
     assert documents[0].text.endswith("One.\n\nFrom here.\n")
 
 
+def test_a_sentence_that_begins_with_from_is_no_message(tmp_path: Path) -> None:
+    body = (
+        b"\n\nFrom 1 October it costs 18 euros.\n\nFrom 9:30 on, ask\nada@example.org.\n\nAda\n\n"
+    )
+    line = b"From 184@xxx Mon Aug 03 07:02:11 +0000 2026\nSubject: Lockers"
+    (tmp_path / "in.mbox").write_bytes((line + body) * 2)
+    first, second = read_file(tmp_path / "in.mbox").documents
+    assert first.text == second.text == body.decode().strip() + "\n"
+
+
 def test_a_calendar_is_read_by_its_events(tmp_path: Path) -> None:
     assert write_and_read(tmp_path / "a.ics", EVENT).text == f"{SHOWN}\n"

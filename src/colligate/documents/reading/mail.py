@@ -163,7 +163,11 @@ def _read_files(source: SourceFile, parts: _Parts) -> Iterator[Document]:
         source.warn(f"pictures in the text are not read: {parts.pictures:,}")
 
 
-_MESSAGE = re.compile(rb"(?:\A|\r?\n(?=\r?\n))\s*^From [^\n]*\n", re.MULTILINE)
+# The line before a message has an address or a time, and headers follow: "From " also begins
+# sentences.
+_MESSAGE = re.compile(
+    rb"(?:\A\s*|\n\r?\n)^From (?=[^\n]*(?:@|\d:\d\d))[^\n]*+\n(?=[!-9;-~]++:)", re.MULTILINE
+)
 
 
 def read_mailbox(source: SourceFile) -> Iterator[Document]:
