@@ -170,6 +170,14 @@ def test_each_text_of_a_message_is_read_once(
     assert "pictures in the text are not read: 1" in document.warnings[0]
 
 
+def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path: Path) -> None:
+    message = letter("Statement", "Your program cannot show this message.")
+    message.add_alternative("<p>HT 4471: 412.60 EUR, due on <a href='/a-b-c'>21 May</a>.", "html")
+    [document] = read(tmp_path, message).documents
+    assert document.text.endswith("HT 4471: 412.60 EUR, due on [21 May](/a-b-c).\n")
+    assert "cannot show" not in document.text
+
+
 def test_a_mailbox_has_a_document_for_each_message(tmp_path: Path) -> None:
     messages = (letter("First", "One.\n\n>From here."), letter("Second", "Two."))
     line = b"From a@example.org Mon Aug 31 09:00:00 2026\n"

@@ -33,6 +33,8 @@ _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
 _DEEPEST = 5  # messages in messages
 _MOST_FILES = 100
 _LONGEST_HEADER = 20_000  # characters
+_LINK = re.compile(r"\]\([^()\s]*\)")
+_WORD = re.compile(r"\w+")
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
 
 
@@ -52,7 +54,7 @@ def read_email(source: SourceFile) -> Iterator[Document]:
     try:
         message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
         kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
-        _collect(message, parts, 0)
+        _collect(source, message, parts)
     except (
         MessageError,
         ValueError,
@@ -93,21 +95,21 @@ def _read_header(message: MIMEPart, name: str) -> str:
     return " ".join(clean_text(value).split())
 
 
-def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
+def _collect(source: SourceFile, message: MIMEPart, parts: _Parts, depth: int = 0) -> None:
     """Add the texts and files of a message, and of those in it, in their order."""
     shown = ("Subject", *_SHOWN) if depth else _SHOWN
     head = {name: _read_header(message, name) for name in shown}
     parts.texts.append(("", "\n".join(f"{name}: {head[name]}" for name in shown if head[name])))
-    body = message.get_body(("plain", "html"))
-    if body is None or not _read_content(body).strip():
-        body = message.get_body(("html",)) or body  # the text part was blank
+    body, page = message.get_body(("plain", "html")), message.get_body(("html",))
+    if body and page and _is_placeholder(_read_content(body), source, _read_content(page)):
+        body = page
     for part, within in _iter_leaves(message):
         kind, name = part.get_content_type(), part.get_filename()
         is_file = bool(name) or part.get_content_disposition() == "attachment"
         if kind == "message/rfc822":
             parts.too_deep += depth == _DEEPEST
             for each in part.iter_parts() if depth < _DEEPEST else ():
-                _collect(_unpack(part, each), parts, depth + 1)
+                _collect(source, _unpack(part, each), parts, depth + 1)
         elif kind == "text/calendar" and not is_file:
             parts.texts.append(("", write_events(_read_content(part))))
         elif part is body or (kind in ("text/plain", "text/html") and not is_file):
@@ -120,6 +122,18 @@ def _collect(message: MIMEPart, parts: _Parts, depth: int) -> None:
             if part.get_content_charset():  # which the file itself may not say
                 content = clean_text(_read_content(part)).encode()
             parts.files.append((name or "unnamed", content if isinstance(content, bytes) else b""))
+
+
+def _is_placeholder(plain: str, source: SourceFile, page: str) -> bool:
+    """Report whether a plain text lacks most of the words of the page that it stands for."""
+    if not plain.strip():
+        return True
+    try:
+        shown = _LINK.sub("]", parse_html(source, clean_text(page))[0])
+    except CorruptFile:
+        return False
+    words = set(_WORD.findall(shown.lower()))
+    return 2 * len(words - set(_WORD.findall(plain.lower()))) > len(words)
 
 
 def _unpack(part: MIMEPart, message: MIMEPart) -> MIMEPart:
