@@ -170,6 +170,33 @@ def test_each_text_of_a_message_is_read_once(
     assert "pictures in the text are not read: 1" in document.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("charset", "encoding", "text"),
+    [
+        ("iso-8859-1", "cp1252", "Er kostet € 45 – also „viel“."),
+        ("gb2312", "gb18030", "租賃給李鎔基先生。"),
+    ],
+)
+def test_a_smaller_encoding_is_read_as_the_one_that_it_is_part_of(
+    tmp_path: Path, charset: str, encoding: str, text: str
+) -> None:
+    data = text.encode(encoding)
+    head = f"Subject: =?{charset}?B?{base64.b64encode(data).decode()}?=\n"
+    head += f'Content-Type: text/plain; charset="{charset}"\n\n'
+    (tmp_path / "a.eml").write_bytes(head.encode() + data)
+    [document] = read_file(tmp_path / "a.eml").documents
+    assert (document.title, document.text) == (text, f"{text}\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "koi8-r"])
+def test_headers_may_be_in_bare_letters_after_a_mark(tmp_path: Path, encoding: str) -> None:
+    subject = "Größe" if encoding != "koi8-r" else "Дверь"
+    text = f"Subject: {subject}\nContent-Type: text/plain; charset={encoding}\n\n{subject} 9.\n"
+    (tmp_path / "a.eml").write_bytes(text.encode(encoding))
+    [document] = read_file(tmp_path / "a.eml").documents
+    assert (document.title, document.text) == (subject, f"{subject} 9.\n")
+
+
 def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path: Path) -> None:
     message = letter("Statement", "Your program cannot show this message.")
     message.add_alternative("<p>HT 4471: 412.60 EUR, due on <a href='/a-b-c'>21 May</a>.", "html")

@@ -587,7 +587,7 @@ HEAD += "Date: Mon, 01 Jan 2024 10:00:00 +0000"
             "plain",
             "Hello Bob,\r\n\r\nthe *budget* is 40 =80.\r\n# no heading",
             [],
-            f"{HEAD}\n\nHello Bob,\n\nthe *budget* is 40 \x80.\n# no heading\n",
+            f"{HEAD}\n\nHello Bob,\n\nthe *budget* is 40 €.\n# no heading\n",
         ),
         (
             "html",

@@ -42,6 +42,19 @@ def decode(data: bytes) -> tuple[str, str]:
     )
 
 
+# What programs name by a smaller encoding that is part of it, as browsers know (WHATWG).
+_WIDER = {"iso8859-1": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030"}
+_WIDER |= {"shift_jis": "cp932", "euc_kr": "cp949", "tis-620": "cp874", "big5": "big5hkscs"}
+
+
+def widen_encoding(name: str) -> str:
+    """Return the encoding that one is part of and that its name is used for; else the name."""
+    try:
+        return _WIDER.get(codecs.lookup(name).name, name)
+    except LookupError:
+        return name
+
+
 def _decode_as(encoding: str, data: bytes) -> tuple[str, str]:
     try:
         return data.decode(encoding), ""
@@ -97,7 +110,7 @@ _CONTROLS = re.compile("[\x80-\x9f]")  # letters of a Windows encoding that is c
 def _find_declared(data: bytes) -> str:
     """Return the encoding that HTML or XML states, if the bytes are text in it; else ""."""
     found = _DECLARED.search(data[:1024])
-    encoding = found[1].decode().lower() if found else ""
+    encoding = widen_encoding(found[1].decode().lower()) if found else ""
     try:
         is_text = encoding and not _CONTROLS.search(data.decode(encoding))
     except (LookupError, UnicodeError):

@@ -7,10 +7,12 @@ its own, read by the reader of its format.
 from __future__ import annotations
 
 import base64
+import codecs
 import email
 import email.policy
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
@@ -20,7 +22,7 @@ from colligate.documents.document import SHEETS, Document, clean_text
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_source
 from colligate.documents.reading.calendars import write_events
-from colligate.documents.reading.decoding import decode
+from colligate.documents.reading.decoding import decode, widen_encoding
 from colligate.documents.reading.formats import MHTML, detect_format
 from colligate.documents.reading.html import parse_html
 from colligate.documents.reading.source import SourceFile, make_document
@@ -33,6 +35,7 @@ _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
 _DEEPEST = 5  # messages in messages
 _MOST_FILES = 100
 _LONGEST_HEADER = 20_000  # characters
+_ENCODED = re.compile(r"=\?([\w-]+)(?=[?*])")  # words of a header, and in what
 _LINK = re.compile(r"\]\([^()\s]*\)")
 _WORD = re.compile(r"\w+")
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
@@ -52,7 +55,8 @@ def read_email(source: SourceFile) -> Iterator[Document]:
     """Read a message in Internet format (RFC 5322), and the files that are attached to it."""
     parts = _Parts()
     try:
-        message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
+        data = source.data.removeprefix(codecs.BOM_UTF8)
+        message = email.message_from_bytes(data, EmailMessage, policy=email.policy.default)
         kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
         _collect(source, message, parts)
     except (
@@ -91,7 +95,12 @@ def read_email(source: SourceFile) -> Iterator[Document]:
 def _read_header(message: MIMEPart, name: str) -> str:
     """Return a header; a very long one as it is written, as parsing takes gigabytes."""
     written = next((str(v) for n, v in message.raw_items() if n.lower() == name.lower()), "")
-    value = written if len(written) > _LONGEST_HEADER else str(message.get(name, ""))
+    written = _decode(
+        written.encode("utf-8", "surrogateescape"), "utf-8", message.get_content_charset("utf-8")
+    )
+    value = _ENCODED.sub(lambda each: f"=?{widen_encoding(each[1])}", written)
+    if len(value) <= _LONGEST_HEADER:
+        value = str(message.policy.header_fetch_parse(name, value))
     return " ".join(clean_text(value).split())
 
 
@@ -198,8 +207,12 @@ def _read_content(part: MIMEPart) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes) or not content.strip():
         return ""
-    charset = part.get_content_charset()
-    try:
-        return content.decode(charset or "utf-8")
-    except (LookupError, UnicodeDecodeError):
-        return decode(content)[0]
+    return _decode(content, part.get_content_charset("utf-8"))
+
+
+def _decode(data: bytes, *encodings: str) -> str:
+    """Return a text in the first of the encodings that it fits, else in the likeliest."""
+    for encoding in encodings:
+        with suppress(LookupError, UnicodeDecodeError):
+            return data.decode(widen_encoding(encoding))
+    return decode(data)[0]
