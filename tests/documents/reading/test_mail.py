@@ -197,6 +197,36 @@ def test_headers_may_be_in_bare_letters_after_a_mark(tmp_path: Path, encoding: s
     assert (document.title, document.text) == (subject, f"{subject} 9.\n")
 
 
+BOUNCE = """Subject: Undelivered
+Content-Type: multipart/report; report-type=delivery-status; boundary=B
+
+--B
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.example.org
+
+Final-Recipient: rfc822; kurt@example.org
+Diagnostic-Code: smtp; 552 5.2.2 mailbox full
+
+--B
+Content-Type: text/rfc822-headers
+
+Subject: Supper
+Received: from nowhere
+
+--B--
+"""
+
+
+def test_a_report_says_why_which_message_was_not_delivered(tmp_path: Path) -> None:
+    document = write_and_read(tmp_path / "a.eml", BOUNCE)
+    assert document.text == (
+        "Reporting-MTA: dns; mx.example.org\n\nFinal-Recipient: rfc822; kurt@example.org\n"
+        "Diagnostic-Code: smtp; 552 5.2.2 mailbox full\n\nSubject: Supper\n"
+    )
+    assert document.warnings == ()
+
+
 def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path: Path) -> None:
     message = letter("Statement", "Your program cannot show this message.")
     message.add_alternative("<p>HT 4471: 412.60 EUR, due on <a href='/a-b-c'>21 May</a>.", "html")

@@ -115,10 +115,14 @@ def _collect(source: SourceFile, message: MIMEPart, parts: _Parts, depth: int = 
     for part, within in _iter_leaves(message):
         kind, name = part.get_content_type(), part.get_filename()
         is_file = bool(name) or part.get_content_disposition() == "attachment"
-        if kind == "message/rfc822":
+        if kind in ("message/rfc822", "text/rfc822-headers"):
             parts.too_deep += depth == _DEEPEST
-            for each in part.iter_parts() if depth < _DEEPEST else ():
-                _collect(source, _unpack(part, each), parts, depth + 1)
+            for each in _unpack(part) if depth < _DEEPEST else ():
+                _collect(source, each, parts, depth + 1)
+        elif kind == "message/delivery-status":
+            for each in part.iter_parts():
+                lines = [f"{name}: {' '.join(str(v).split())}" for name, v in each.raw_items()]
+                parts.texts.append(("", "\n".join(lines)))
         elif kind == "text/calendar" and not is_file:
             parts.texts.append(("", write_events(_read_content(part))))
         elif part is body or (kind in ("text/plain", "text/html") and not is_file):
@@ -145,12 +149,19 @@ def _is_placeholder(plain: str, source: SourceFile, page: str) -> bool:
     return 2 * len(words - set(_WORD.findall(plain.lower()))) > len(words)
 
 
-def _unpack(part: MIMEPart, message: MIMEPart) -> MIMEPart:
-    """Return the message in a part, also one in base64: no standard has that, but programs do."""
-    if str(part.get("Content-Transfer-Encoding", "")).lower() != "base64":
-        return message
-    packed = base64.b64decode(str(message.get_payload()))
-    return email.message_from_bytes(packed, EmailMessage, policy=email.policy.default)
+def _unpack(part: MIMEPart) -> Iterator[MIMEPart]:
+    """Yield the message in a part, also one in base64: no standard has that, but programs do.
+
+    What a report says of a message may be its headers alone.
+    """
+    packed = part.get_payload(decode=True)
+    for message in part.iter_parts():
+        if str(part.get("Content-Transfer-Encoding", "")).lower() != "base64":
+            yield message
+        else:
+            packed = base64.b64decode(str(message.get_payload()))
+    if isinstance(packed, bytes):
+        yield email.message_from_bytes(packed, EmailMessage, policy=email.policy.default)
 
 
 def _iter_leaves(message: MIMEPart, within: str = "") -> Iterator[tuple[MIMEPart, str]]:
