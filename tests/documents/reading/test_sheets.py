@@ -352,6 +352,14 @@ def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
             "Boat        Fee\nSea wren     90\nGull          7\n",
             table("| Boat | Fee |", "| Sea wren | 90 |", "| Gull | 7 |"),
         ),
+        (  # as R writes names of rows
+            '"kind","age"\n"T1","oak",18.2\n"T2","ash",15.4\n',
+            table("|  | kind | age |", "| T1 | oak | 18.2 |", "| T2 | ash | 15.4 |"),
+        ),
+        (
+            "kind,age\noak,18,\nash,15,\n",
+            table("| kind | age |  |", "| oak | 18 |  |", "| ash | 15 |  |"),
+        ),
         ("Boat\nWren\n\nGull\n", table("| Boat |", "| Wren |", "|  |", "| Gull |")),
     ],
 )

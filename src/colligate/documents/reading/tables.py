@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby, islice, pairwise, zip_longest
+from itertools import chain, groupby, islice, pairwise, zip_longest
+from typing import Any
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import OutlineBuilder
@@ -379,7 +380,7 @@ def _rate(text: str, separator: str) -> tuple[int, int]:
     it leaves quoted ones whole."""
     found = []
     for strict in (True, False):
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+        rows = _read_rows(text, separator, strict=strict)
         widths: Counter[int] = Counter()
         with suppress(csv.Error):
             widths.update(map(len, islice(rows, _SAMPLED)))
@@ -387,11 +388,32 @@ def _rate(text: str, separator: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def _read_rows(text: str, separator: str, **options: Any) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, **options)
+
+
+def _is_head_short(rows: Iterator[list[str]]) -> bool:
+    """Report whether the first row is a head that does not name the first column, as R writes it:
+    each of the others is one cell longer."""
+    head = next(rows, [])
+    seen = list(islice(rows, _SEEN))
+    kinds = _kinds(seen)
+    return (
+        all(head)
+        and all(len(row) == len(head) + 1 for row in chain(seen, rows) if row)
+        and kinds[-1:] not in ([], [""])
+        and _is_head(["", *head], kinds) is True
+        and _is_head(seen[0], kinds) is False
+    )
+
+
 def _iter_rows(text: str, separator: str) -> Iterator[Row]:
     """Yield the rows with text."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    for number, row in enumerate(rows, start=1):
+    is_short = _is_head_short(_read_rows(text, separator))
+    for number, row in enumerate(_read_rows(text, separator), start=1):
         cells = [" ".join(cell.split()) for cell in row]
+        if number == 1 and is_short:
+            cells.insert(0, "")
         if any(cells):
             yield number, cells
 
