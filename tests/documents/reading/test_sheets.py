@@ -360,6 +360,20 @@ def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
             "kind,age\noak,18,\nash,15,\n",
             table("| kind | age |  |", "| oak | 18 |  |", "| ash | 15 |  |"),
         ),
+        (
+            'Nr, Name, Fee\n1, "Holm, Ada", 90\n2, "Roth, Ida", 7\n',
+            table("| Nr | Name | Fee |", "| 1 | Holm, Ada | 90 |", "| 2 | Roth, Ida | 7 |"),
+        ),
+        (
+            'part,stock\n"Pipe 2\\" steel, long",12\n"Valve",7\n',
+            table("| part | stock |", '| Pipe 2" steel, long | 12 |', "| Valve | 7 |"),
+        ),
+        (
+            'Title,Fee\nOld Mill,4\n"Tis Winter,9\nThe "Long" Road,2\n',
+            table("| Title | Fee |", "| Old Mill | 4 |", '| "Tis Winter | 9 |')
+            + '\n| The "Long" Road | 2 |',
+        ),
+        ('a,b,c\n"x, y",2\n"x, z",3\n', table("| a | b | c |", "| x, y | 2 |", "| x, z | 3 |")),
         ("Boat\nWren\n\nGull\n", table("| Boat |", "| Wren |", "|  |", "| Gull |")),
     ],
 )

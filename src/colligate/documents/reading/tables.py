@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -392,6 +392,31 @@ def _read_rows(text: str, separator: str, **options: Any) -> Iterator[list[str]]
     return csv.reader(io.StringIO(text, newline=""), delimiter=separator, **options)
 
 
+# How cells are quoted: as is usual, after blanks, with backslashes, not at all.
+_QUOTING: tuple[dict[str, Any], ...] = ({}, {"skipinitialspace": True})
+_FAULTY: tuple[dict[str, Any], ...] = ({"escapechar": "\\"}, {"quoting": csv.QUOTE_NONE})
+
+
+def _find_quoting(text: str, separator: str) -> dict[str, Any]:
+    """Return how cells are quoted, as options of the parser: as most rows get the same length.
+
+    Rows may leave out cells, so what is no fault of the usual way is no sign of most others.
+    """
+    if '"' not in text:
+        return {}
+    ways = _QUOTING
+    try:
+        deque(_read_rows(text, separator, strict=True), maxlen=0)
+    except csv.Error:
+        ways += _FAULTY
+
+    def count_even(way: dict[str, Any]) -> int:
+        widths = Counter(len(row) for row in _read_rows(text, separator, **way) if row)
+        return 2 * max((widths[each] for each in widths if each > 1), default=0) - widths.total()
+
+    return max(ways, key=count_even)
+
+
 def _is_head_short(rows: Iterator[list[str]]) -> bool:
     """Report whether the first row is a head that does not name the first column, as R writes it:
     each of the others is one cell longer."""
@@ -409,8 +434,9 @@ def _is_head_short(rows: Iterator[list[str]]) -> bool:
 
 def _iter_rows(text: str, separator: str) -> Iterator[Row]:
     """Yield the rows with text."""
-    is_short = _is_head_short(_read_rows(text, separator))
-    for number, row in enumerate(_read_rows(text, separator), start=1):
+    quoting = _find_quoting(text, separator)
+    is_short = _is_head_short(_read_rows(text, separator, **quoting))
+    for number, row in enumerate(_read_rows(text, separator, **quoting), start=1):
         cells = [" ".join(cell.split()) for cell in row]
         if number == 1 and is_short:
             cells.insert(0, "")
