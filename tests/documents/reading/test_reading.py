@@ -17,6 +17,7 @@ from colligate.documents.reading import document_id, read_file
 from colligate.documents.reading.text import text_tree
 from colligate.errors import NoText
 from support.documents import outline, texts_of, write_and_read
+from support.office import word
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "licences"
 
@@ -426,6 +427,7 @@ XML_BOOK = """<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>
 <Row><Cell><Data>Tree</Data></Cell><Cell ss:Index="3"><Data>Count</Data></Cell></Row>
 <Row ss:Index="3"><Cell><Data>Larch</Data></Cell><Cell ss:Index="3"><Data>17</Data></Cell></Row>
 </Table></Worksheet></Workbook>"""
+LETTER = word(("Normal", "Larch 17"))
 
 
 @pytest.mark.parametrize(
@@ -442,6 +444,8 @@ XML_BOOK = """<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>
         ("a.pdf", "<!-- 404 --><p>Larch 17</p>", "html"),
         ("a.docx", "<html><p>Larch 17</p>", "html"),
         ("a.html", SAVED_PAGE, "mht"),
+        ("a.xlsx", LETTER, "docx"),
+        ("a.odt", LETTER, "docx"),
         (
             "a.txt",
             "1\n00:00:01,000 --> 00:00:02,000\nLarch\n\n2\n00:00:02,000 --> 00:00:03,000\n17",

@@ -64,6 +64,7 @@ ODS = FileFormat(f"{_HERE}.workbooks:read_ods", _ODF + "spreadsheet", Container.
 XLS = FileFormat(
     f"{_HERE}.workbooks:read_xls", "application/vnd.ms-excel", Container.OLE, "xlrd", "legacy"
 )
+_TABS = FileFormat(_SEPARATED, "text/tab-separated-values")
 CSV = FileFormat(_SEPARATED, "text/csv")
 XML_WORKBOOK = FileFormat(f"{_HERE}.workbooks:read_xml_workbook", XLS.media_type)
 MHTML = FileFormat(f"{_HERE}.mail:read_email", "multipart/related")
@@ -110,7 +111,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (_legacy("application/vnd.ms-outlook"), ".msg"),
         (RTF, ".rtf"),
         (CSV, ".csv"),
-        (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
+        (_TABS, ".tsv"),
         (FileFormat(f"{_HERE}.outlines:read_rst", "text/x-rst"), ".rst .rest"),
         (FileFormat(f"{_HERE}.latex:read_latex", "text/x-tex"), ".tex .ltx"),
         (FileFormat(f"{_HERE}.records:read_json", "application/json"), ".json"),
@@ -230,14 +231,13 @@ _ZIP_MEMBERS = (
 
 def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     # The directory at the end names the members uncompressed; the full check comes later.
-    for member, format in _ZIP_MEMBERS:
-        if member.encode() in data:
-            return format if named is None or named.container is not Container.ZIP else named
-    for format in (ODT, ODS):
-        if b"mimetype" + format.media_type.encode() in data[:200]:
-            return format
-    if named is not None and named.container is Container.ZIP:
+    kinds = (ODT, ODS)
+    found = [each for each in kinds if f"mimetype{each.media_type}".encode() in data[:200]]
+    found += [format for member, format in _ZIP_MEMBERS if member.encode() in data]
+    if named is not None and (named in found or (not found and named.container is Container.ZIP)):
         return named
+    if found:
+        return found[0]
     if f"mimetype{_ODF}".encode() in data[:200]:
         raise _unsupported(path, "no reader for this kind of OpenDocument", "save it as PDF")
     raise _unsupported(path, "it is not text but a zip archive", "unpack it and give the folder")
