@@ -444,6 +444,7 @@ LETTER = word(("Normal", "Larch 17"))
         ("a.pdf", "<!-- 404 --><p>Larch 17</p>", "html"),
         ("a.docx", "<html><p>Larch 17</p>", "html"),
         ("a.html", SAVED_PAGE, "mht"),
+        ("a.txt", "Tree\tCount\tPlot\n" + "Larch\t17\tWest\n" * 900, "tsv"),
         ("a.xlsx", LETTER, "docx"),
         ("a.odt", LETTER, "docx"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
@@ -188,10 +189,19 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
             return HTML
     if named in (XLS, XLSX, ODS):
         return CSV
+    if named in (None, TEXT) and _is_table(read_beginning(data, 16 * _HEAD)):
+        return _TABS
     if needs_container:
         why = f"its content is plain text, not {path.suffix}"
         raise CorruptFile(f"cannot read {path}", why, "fetch it again, or name it .txt")
     return named or TEXT
+
+
+def _is_table(text: str) -> bool:
+    """Report whether nearly all lines have the same number of tabs, two or more, inside."""
+    counts = [line.lstrip().count("\t") for line in text.splitlines() if line.strip()]
+    most, lines = Counter(counts).most_common(1)[0] if counts else (0, 0)
+    return most > 1 and lines > 3 and lines >= 0.95 * (len(counts) - 1)  # the last may be cut
 
 
 def describe_mismatch(path: PurePath, found: FileFormat) -> str:
