@@ -348,17 +348,23 @@ class Hit:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Codes of a terminal (ECMA-48: colours, links), and characters that are struck over.
+_TERMINAL = re.compile(
+    "\x1b(?:\\[[0-?]*+[ -/]*+[@-~]|\\][^\x07\x1b\n]*+(?:\x07|\x1b\\\\))|[^\n\b]\b"
+)
 
 
 def clean_text(text: str) -> str:
     r"""Return a text as documents hold it: `\n` line ends, U+FFFD for NUL and half surrogate pairs.
 
-    A text passes through here once, where it enters a document.
+    A text passes through here once, where it enters a document. Codes of a terminal are left out.
 
     >>> clean_text("one\r\ntwo\x00") == "one\ntwo\ufffd"
     True
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")
+    if "\x1b" in text or "\b" in text:
+        text = _TERMINAL.sub("", text)
     try:
         text.encode()
     except UnicodeEncodeError:
