@@ -362,7 +362,8 @@ def clean_text(text: str) -> str:
     >>> clean_text("one\r\ntwo\x00") == "one\ntwo\ufffd"
     True
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")
+    text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\x00", "\ufffd")
     if "\x1b" in text or "\b" in text:
         text = _TERMINAL.sub("", text)
     try:
