@@ -256,3 +256,28 @@ def test_a_sentence_that_begins_with_from_is_no_message(tmp_path: Path) -> None:
 
 def test_a_calendar_is_read_by_its_events(tmp_path: Path) -> None:
     assert write_and_read(tmp_path / "a.ics", EVENT).text == f"{SHOWN}\n"
+
+
+CLOSED = """BEGIN:VCALENDAR\r
+BEGIN:VEVENT\r
+DTSTART;VALUE=DATE:20261221\r
+DTEND;VALUE=DATE:20270102\r
+EXDATE;TZID=Europe/Rome:20261224T173000,20261225T173000\r
+SUMMARY:Café\r
+END:VEVENT\r
+"""
+
+
+def test_an_event_of_whole_days_ends_on_its_last_and_names_exceptions(tmp_path: Path) -> None:
+    folded = CLOSED.encode().replace(b"\xa9", b"\r\n \xa9")
+    message = letter("Closed", "See below.")
+    message.add_alternative(folded, "text", "calendar")
+    shown = (
+        "Start: 2026-12-21\nEnd: 2027-01-01\n"
+        "Except: 2026-12-24 17:30 (Europe/Rome), 2026-12-25 17:30 (Europe/Rome)\nCafé\n"
+    )
+    document = write_and_read(tmp_path / "a.ics", folded)
+    assert (document.text, document.warnings) == (shown, ())
+    assert read(tmp_path, message).documents[0].text.endswith(f"See below.\n\n{shown}")
+    one = write_and_read(tmp_path / "b.ics", folded.replace(b"20270102", b"20261221"))
+    assert "Start: 2026-12-21\nEnd: 2026-12-21\n" in one.text

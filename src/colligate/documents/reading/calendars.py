@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, timedelta
 from functools import partial
 
 from colligate.documents.document import Document, clean_text
@@ -11,8 +14,10 @@ from colligate.documents.reading.text import text_tree
 
 _SHOWN = {"SUMMARY": "", "DTSTART": "Start", "DTEND": "End", "DUE": "Due", "DURATION": "Duration"}
 _SHOWN |= {name: name.capitalize() for name in ("LOCATION", "ORGANIZER", "ATTENDEE", "STATUS")}
+_SHOWN |= {"RECURRENCE-ID": "In place of", "RDATE": "Also", "EXDATE": "Except"}
 _SHOWN |= {"RRULE": "Repeats", "DESCRIPTION": "", "COMMENT": "Comment", "URL": "Address"}
 _EVENTS = ("VEVENT", "VTODO", "VJOURNAL")
+FOLD = re.compile(rb"\r?\n[ \t]")  # of a line, perhaps inside of a letter
 _PROPERTY = re.compile(r'([\w-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:]*))*):(.*)')
 _NAME = re.compile(r';CN="?([^";:]*)')
 _ZONE = re.compile(r';TZID="?([^";:]*)')
@@ -23,7 +28,7 @@ _ESCAPED = re.compile(r"\\(.)")
 def read_calendar(source: SourceFile) -> Document:
     """Read the events and tasks of a calendar."""
     tree = partial(text_tree, prose=False)
-    text = write_events(source.text)
+    text = write_events(replace(source, data=FOLD.sub(b"", source.data)).text)
     return make_document(
         source, text if text.strip() else source.text, tree=tree, title=source.stem
     )
@@ -33,7 +38,7 @@ def write_events(text: str) -> str:
     """Return the events of a calendar as plain text."""
     events: list[list[str]] = []
     within: list[str] = []
-    for line in re.sub(r"\n[ \t]", "", clean_text(text)).split("\n"):
+    for line in clean_text(text).split("\n"):
         found = _PROPERTY.match(line)
         name, options, value = found.groups() if found else ("", "", "")
         name = name.upper()
@@ -44,7 +49,11 @@ def write_events(text: str) -> str:
             del within[-1:]
         elif name in _SHOWN and within and within[-1] in _EVENTS:
             label = f"{_SHOWN[name]}: " if _SHOWN[name] else ""
-            events[-1].append(label + _write_value(options, value))
+            if name == "DTEND" and f"Start: {_write_value('', value)}" not in events[-1]:
+                with suppress(ValueError, OverflowError):  # a day: it is the one after the last
+                    value = (date.fromisoformat(value) - timedelta(1)).strftime("%Y%m%d")
+            times = value.split(",") if name in ("RDATE", "EXDATE") else [value]
+            events[-1].append(label + ", ".join(_write_value(options, each) for each in times))
     return "\n\n".join("\n".join(filter(None, lines)) for lines in events) + "\n"
 
 

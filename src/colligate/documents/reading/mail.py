@@ -21,7 +21,7 @@ from functools import partial
 from colligate.documents.document import SHEETS, Document, clean_text
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_source
-from colligate.documents.reading.calendars import write_events
+from colligate.documents.reading.calendars import FOLD, write_events
 from colligate.documents.reading.decoding import decode, widen_encoding
 from colligate.documents.reading.formats import MHTML, detect_format
 from colligate.documents.reading.html import parse_html
@@ -95,9 +95,8 @@ def read_email(source: SourceFile) -> Iterator[Document]:
 def _read_header(message: MIMEPart, name: str) -> str:
     """Return a header; a very long one as it is written, as parsing takes gigabytes."""
     written = next((str(v) for n, v in message.raw_items() if n.lower() == name.lower()), "")
-    written = _decode(
-        written.encode("utf-8", "surrogateescape"), "utf-8", message.get_content_charset("utf-8")
-    )
+    raw = written.encode("utf-8", "surrogateescape")
+    written = _decode(raw, "utf-8", message.get_content_charset("utf-8"))
     value = _ENCODED.sub(lambda each: f"=?{widen_encoding(each[1])}", written)
     if len(value) <= _LONGEST_HEADER:
         value = str(message.policy.header_fetch_parse(name, value))
@@ -139,21 +138,16 @@ def _collect(source: SourceFile, message: MIMEPart, parts: _Parts, depth: int = 
 
 def _is_placeholder(plain: str, source: SourceFile, page: str) -> bool:
     """Report whether a plain text lacks most of the words of the page that it stands for."""
-    if not plain.strip():
-        return True
     try:
         shown = _LINK.sub("]", parse_html(source, clean_text(page))[0])
     except CorruptFile:
-        return False
+        return not plain.strip()
     words = set(_WORD.findall(shown.lower()))
     return 2 * len(words - set(_WORD.findall(plain.lower()))) > len(words)
 
 
 def _unpack(part: MIMEPart) -> Iterator[MIMEPart]:
-    """Yield the message in a part, also one in base64: no standard has that, but programs do.
-
-    What a report says of a message may be its headers alone.
-    """
+    """Yield the message in a part, or its headers alone; in base64 too, against the standards."""
     packed = part.get_payload(decode=True)
     for message in part.iter_parts():
         if str(part.get("Content-Transfer-Encoding", "")).lower() != "base64":
@@ -197,8 +191,7 @@ def _read_files(source: SourceFile, parts: _Parts) -> Iterator[Document]:
         source.warn(f"pictures in the text are not read: {parts.pictures:,}")
 
 
-# The line before a message has an address or a time, and headers follow: "From " also begins
-# sentences.
+# As sentences begin with "From " too, there is an address or a time, and headers below.
 _MESSAGE = re.compile(
     rb"(?:\A\s*|\n\r?\n)^From (?=[^\n]*(?:@|\d:\d\d))[^\n]*+\n(?=[!-9;-~]++:)", re.MULTILINE
 )
@@ -218,6 +211,7 @@ def _read_content(part: MIMEPart) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes) or not content.strip():
         return ""
+    content = FOLD.sub(b"", content) if part.get_content_type() == "text/calendar" else content
     return _decode(content, part.get_content_charset("utf-8"))
 
 
