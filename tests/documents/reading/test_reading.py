@@ -328,10 +328,11 @@ def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: str) -> None:
-    content = "Ein schöner Tag.\r\nMorgen auch.".encode(encoding)
-    document = write_and_read(tmp_path / "a.txt", content)
-    assert document.text == "Ein schöner Tag.\nMorgen auch."
-    assert document.warnings == ()
+    for marks in ("", "\ufeff"):  # two of them
+        content = f"{marks}Ein schöner Tag.\r\nMorgen auch.".encode(encoding)
+        document = write_and_read(tmp_path / "a.txt", content)
+        assert document.text == "Ein schöner Tag.\nMorgen auch."
+        assert document.warnings == ()
 
 
 @pytest.mark.parametrize(

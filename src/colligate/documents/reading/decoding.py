@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
+from contextlib import suppress
 
 import charset_normalizer
 
@@ -49,15 +50,14 @@ _WIDER |= {"shift_jis": "cp932", "euc_kr": "cp949", "tis-620": "cp874", "big5": 
 
 def widen_encoding(name: str) -> str:
     """Return the encoding that one is part of and that its name is used for; else the name."""
-    try:
+    with suppress(LookupError):
         return _WIDER.get(codecs.lookup(name).name, name)
-    except LookupError:
-        return name
+    return name
 
 
 def _decode_as(encoding: str, data: bytes) -> tuple[str, str]:
     try:
-        return data.decode(encoding), ""
+        return data.decode(encoding).lstrip("\ufeff"), ""
     except UnicodeDecodeError:
         text = data.decode(encoding, "replace")
         count = text.count("\ufffd")
