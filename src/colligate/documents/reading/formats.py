@@ -241,8 +241,7 @@ _ZIP_MEMBERS = (
 
 def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     # The directory at the end names the members uncompressed; the full check comes later.
-    kinds = (ODT, ODS)
-    found = [each for each in kinds if f"mimetype{each.media_type}".encode() in data[:200]]
+    found = [each for each in (ODT, ODS) if f"mimetype{each.media_type}".encode() in data[:200]]
     found += [format for member, format in _ZIP_MEMBERS if member.encode() in data]
     if named is not None and (named in found or (not found and named.container is Container.ZIP)):
         return named

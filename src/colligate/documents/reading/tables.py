@@ -393,8 +393,8 @@ def _read_rows(text: str, separator: str, **options: Any) -> Iterator[list[str]]
 
 
 # How cells are quoted: as is usual, after blanks, with backslashes, not at all.
-_QUOTING: tuple[dict[str, Any], ...] = ({}, {"skipinitialspace": True})
-_FAULTY: tuple[dict[str, Any], ...] = ({"escapechar": "\\"}, {"quoting": csv.QUOTE_NONE})
+_QUOTING: list[dict[str, Any]] = [{}, {"skipinitialspace": True}]
+_QUOTING += [{"escapechar": "\\"}, {"quoting": csv.QUOTE_NONE}]
 
 
 def _find_quoting(text: str, separator: str) -> dict[str, Any]:
@@ -405,10 +405,9 @@ def _find_quoting(text: str, separator: str) -> dict[str, Any]:
     if '"' not in text:
         return {}
     ways = _QUOTING
-    try:
+    with suppress(csv.Error):
         deque(_read_rows(text, separator, strict=True), maxlen=0)
-    except csv.Error:
-        ways += _FAULTY
+        ways = _QUOTING[:2]
 
     def count_even(way: dict[str, Any]) -> int:
         widths = Counter(len(row) for row in _read_rows(text, separator, **way) if row)
@@ -424,9 +423,8 @@ def _is_head_short(rows: Iterator[list[str]]) -> bool:
     seen = list(islice(rows, _SEEN))
     kinds = _kinds(seen)
     return (
-        all(head)
-        and all(len(row) == len(head) + 1 for row in chain(seen, rows) if row)
-        and kinds[-1:] not in ([], [""])
+        all(len(row) == len(head) + 1 for row in chain(seen, rows) if row)
+        and all([*head, *kinds[-1:]])
         and _is_head(["", *head], kinds) is True
         and _is_head(seen[0], kinds) is False
     )
