@@ -102,6 +102,22 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
     return builder.build(structure or Structure(1.0, Basis.MARKUP))
 
 
+def split_blocks(text: str, start: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield all of a Markdown text from `start` in pieces, each with its type.
+
+    That is "fence", "code_block", "html_block" (outside lists and quotes), or "" between those.
+    """
+    lines = [start, *(m.end() for m in _LINE_END.finditer(text, start))]
+    for token in _PARSER.parse(text[start:]):
+        html = token.type == "html_block" and not token.level
+        if token.map and (html or token.type in ("fence", "code_block")):
+            begin, end = (lines[line] if line < len(lines) else len(text) for line in token.map)
+            yield "", text[start:begin]
+            yield token.type, text[begin:end]
+            start = end
+    yield "", text[start:]
+
+
 def own_span(document: Document, node: Node) -> Span | None:
     """Return a node's own text: a section's heading, or content before its first child.
 

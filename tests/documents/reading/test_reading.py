@@ -309,6 +309,34 @@ def test_json_is_read_as_its_values_by_name(tmp_path: Path) -> None:
         assert write_and_read(tmp_path / "b.json", text).text == text
 
 
+PIERS = "<table><tr><td rowspan=2>Pier<td>low<tr><td>high&nbsp;<tr><td>Ash<td>1.9</table>"
+CODE = "`&ge; <table>` of\n\n```\n![a](data:b)\n<!-- c -->\n```\n\n    &ge;\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (
+            f"Depths:\n<html><body>{PIERS}</body></html>\n\n*End*",
+            "Depths:\n\n| Pier | low |\n| --- | --- |\n| Pier | high |\n| Ash | 1.9 |\n\n\n*End*",
+        ),
+        ("<!-- A fee\n\nof 40 -->\nThe fee\n===\n", "\n\nThe fee\n===\n"),
+        ("It is &ge;&nbsp;4, B&amp;B, p &lt; 3.", "It is \u2265\u00a04, B&B, p < 3."),
+        ("&gt; no quote, &lt;b> &#42; &x;", "&gt; no quote, &lt;b> &#42; &x;"),
+        (CODE, CODE),
+        ("![A (pier)](data:i/png;base64,Y+/=) ![b](b.png)", "A (pier) ![b](b.png)"),
+        ("![][a]\n\n[a]: <data:i/png;base64,YQ==>\n[b]: /c", "![][a]\n\n\n[b]: /c"),
+        ('<img alt="Pier" src="data:i/png;base64,YQ==">\n', "\nPier\n\n"),
+        ("<table><tr>\n\n**x**\n\n</table>\n", "<table><tr>\n\n**x**\n\n</table>\n"),
+        (f"- a\n\n  {PIERS}\n", f"- a\n\n  {PIERS.replace('&nbsp;', chr(160))}\n"),
+        ("a" + "<b>" * 999 + "\n\n<!-- no end", "a" + "<b>" * 999 + "\n\n<!-- no end"),
+        (f"<!DOCTYPE html>\n<html><script>x</script>\n\n<p>{'y ' * 9}</html>\n", "y " * 8 + "y\n"),
+    ],
+)
+def test_html_in_markdown_is_read_as_it_is_shown(tmp_path: Path, written: str, shown: str) -> None:
+    assert write_and_read(tmp_path / "a.md", written).text == shown
+
+
 LINES = ["1. Scope.", "2. Terms", "1.1 More", "   CENTRED", "Text goes on here.", "====", "-----"]
 LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t", "\x0c", "。"]
 

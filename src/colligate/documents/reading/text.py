@@ -12,21 +12,73 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from html import unescape
 from itertools import pairwise, zip_longest
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import OutlineBuilder, split_front_matter
+from colligate.documents.markdown import OutlineBuilder, split_blocks, split_front_matter
 from colligate.documents.reading.formats import suffix_of
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.tree import Basis, Kind, Structure, Tree
+from colligate.errors import CorruptFile
 
 
 def read_markdown(source: SourceFile) -> Document:
-    """Read a Markdown file; what its front matter says is the document's title and metadata."""
-    _, facts = split_front_matter(source.text)
-    return make_document(source, source.text, title=facts.pop("title", None), metadata=facts)
+    """Read a Markdown file; what its front matter says is the document's title and metadata.
+
+    Tables in HTML become Markdown; comments and the data of pictures are left out.
+    """
+    text = source.text
+    if _PAGE.match(text) and not text.lower().partition("</html>")[2].strip():
+        from colligate.documents.reading.html import read_html
+
+        return read_html(source)
+    start, facts = split_front_matter(text)
+    if _MARKUP.search(text, start):
+        pieces = (_show_piece(source, kind, piece) for kind, piece in split_blocks(text, start))
+        text = text[:start] + "".join(pieces)
+    return make_document(source, text, title=facts.pop("title", None), metadata=facts)
+
+
+_PAGE = re.compile(r"\s*<(?:!doctype html|html)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"<[a-zA-Z!]|&[#\w]|\bdata:")
+_HIDDEN = re.compile(
+    r"`+[^`\n]*`+"  # code, which stays
+    r"|!\[(?P<alt>[^\[\]\n]*)\]\(<?data:[^()\s]*(?: \"[^\"\n]*\")?\)"
+    r"|^\[[^\[\]\n]+\]: *<?data:\S*"
+    r"|&(?:#\w{1,8}|\w{2,31});",
+    re.MULTILINE,
+)
+
+
+def _show_piece(source: SourceFile, kind: str, piece: str) -> str:
+    if kind in ("fence", "code_block"):
+        return piece
+    tags = piece.lower()
+    closed = "<table" in tags and tags.count("<table") == tags.count("</table")
+    comment = tags.lstrip().startswith("<!--") and "-->" in tags
+    if kind == "html_block" and (closed or comment or 'src="data:' in tags):
+        from colligate.documents.reading.html import parse_html
+
+        with suppress(CorruptFile):
+            return f"\n{parse_html(source, piece)[0]}\n"
+    return _HIDDEN.sub(_show_hidden, piece)
+
+
+def _show_hidden(match: re.Match[str]) -> str:
+    """Return a picture's text, or the character that a name means if it marks nothing here."""
+    entity, text = match[0], match.string
+    if entity[0] != "&":
+        return entity if entity[0] == "`" else match["alt"] or ""
+    shown = unescape(entity)
+    if not shown.isascii() or shown in ("&", '"', "'"):
+        return shown
+    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+    compares = shown in ("<", ">") and before not in "\n" and after in " \n=0123456789"
+    return shown if compares else entity
 
 
 _PROSE = {"", ".txt", ".text"}
