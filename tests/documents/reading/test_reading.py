@@ -587,6 +587,16 @@ def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) 
     assert "there before" in reading.warnings[4]
 
 
+def test_records_without_a_text_are_read_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    path.write_text('{"role": "user", "content": "Which?"}\n{oops\n{"sku": "7", "of": {"n": 2}}\n')
+    reading = read_file(path)
+    assert [(d.title, d.text) for d in reading.documents] == [
+        ("chat", "role: user\ncontent: Which?\n\nsku: 7\nof.n: 2")
+    ]
+    assert [w.removeprefix(f"{path}:").split(":")[0] for w in reading.warnings] == ["2"]
+
+
 def test_half_a_surrogate_pair_of_any_format_is_replaced(tmp_path: Path) -> None:
     page = write_and_read(tmp_path / "a.wiki", "half &#xD800; pair")
     mail = "Content-Type: text/plain; charset=unicode_escape\n\nhalf \\ud800 pair\n"

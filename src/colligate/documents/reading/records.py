@@ -26,21 +26,27 @@ _MOST_WARNINGS = 20
 def read_records(source: SourceFile) -> tuple[Document, ...]:
     """Return the documents of a file of `{"id", "title", "text"}`; each bad line is a warning.
 
-    `_id` (BEIR) and `contents` (FlashRAG) are accepted too. A record's id is its document's.
+    `_id` (BEIR) and `contents` (FlashRAG) are accepted too. A record's id is its document's. If no
+    line has a text, all objects are one document, as those of a JSON file are.
     """
     documents: dict[str, Document] = {}
+    others: list[dict[str, Any]] = []
     wrong: list[str] = []
     for number, line in enumerate(_iter_lines(source), start=1):
         if not line.strip():
             continue
         try:
-            document = _parse_record(source, line)
+            document = _parse_record(source, line, others)
             if document.id in documents:
                 raise ValueError(f"the id {document.id!r} was there before")
         except ValueError as error:
             wrong.append(f"{source.path}:{number}: {error}")
         else:
             documents[document.id] = document
+    if others and not documents:
+        text = "\n\n".join(_iter_paragraphs(others, "", 1))
+        documents[""] = make_document(source, text, title=source.stem)
+        wrong = [each for each in wrong if not each.endswith(_NO_TEXT)]
     if not documents:
         why = f"none of its lines holds a document ({wrong[0]})" if wrong else "it holds no lines"
         raise source.error(NoText, why, 'write {"id", "title", "text"} on each line')
@@ -50,14 +56,22 @@ def read_records(source: SourceFile) -> tuple[Document, ...]:
     return tuple(documents.values())
 
 
-def _parse_record(source: SourceFile, line: bytes) -> Document:
-    """Return one line's document, or raise a ValueError that says what is wrong."""
+_NO_TEXT = 'it has no "text"'
+
+
+def _parse_record(source: SourceFile, line: bytes, others: list[dict[str, Any]]) -> Document:
+    """Return one line's document, or raise a ValueError that says what is wrong.
+
+    An object without a text is added to `others`, unless the file is too long for one document.
+    """
     if len(line) > source.limits.text_bytes:
         raise ValueError(f"it is longer than {source.limits.text_bytes:,} bytes")
     record = parse_object(line)
     text = record.get("text", record.get("contents"))
     if not isinstance(text, str) or not text.strip():
-        raise ValueError('it has no "text"')
+        if len(source.data) <= source.limits.text_bytes:
+            others.append(record)
+        raise ValueError(_NO_TEXT)
     given = record.get("id", record.get("_id"))
     if given is not None and not isinstance(given, str | int):
         raise ValueError('its "id" is neither a string nor a whole number')
