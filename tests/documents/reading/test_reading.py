@@ -337,6 +337,35 @@ def test_html_in_markdown_is_read_as_it_is_shown(tmp_path: Path, written: str, s
     assert write_and_read(tmp_path / "a.md", written).text == shown
 
 
+BOLD = {"type": "bold", "text": "6 May"}
+LINK = {"type": "link", "text": "map", "href": "https://a.example"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (
+            {"text": ["Off on ", BOLD, ", see ", LINK], "parts": [BOLD, LINK]},
+            "text: Off on 6 May, see map (https://a.example)",
+        ),
+        (
+            {
+                "text": "*B*&amp;<@U2>",
+                "blocks": [{"type": "x", "of": [{"text": "B"}, {"u": "U2"}]}],
+            },
+            "text: *B*&amp;<@U2>",
+        ),
+        ({"text": "milk", "of": [{"text": "milk", "n": 2}]}, "text: milk\n\ntext: milk\nn: 2"),
+        ({"text": "milk", "of": [{"n": "milk"}]}, "text: milk\n\nn: milk"),
+        ({"of": ["a", {"n": 1}]}, "of: a\n\nn: 1"),
+    ],
+)
+def test_a_text_in_pieces_is_read_once_and_whole(
+    tmp_path: Path, value: dict[str, object], shown: str
+) -> None:
+    assert write_and_read(tmp_path / "a.json", json.dumps([value])).text == shown
+
+
 LINES = ["1. Scope.", "2. Terms", "1.1 More", "   CENTRED", "Text goes on here.", "====", "-----"]
 LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t", "\x0c", "。"]
 

@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 from colligate.documents.document import Document, clean_text
@@ -128,7 +129,11 @@ def _iter_paragraphs(value: Any, name: str, level: int) -> Iterator[str]:
 
 def _collect(value: Any, name: str, lines: list[str], inner: list[tuple[str, Any]]) -> None:
     if isinstance(value, dict):
+        value = {key: _join_pieces(each) for key, each in value.items()}
+        words = set(_WORD.findall(unescape(_say(value.get("text")))))
         for key, each in value.items():
+            if isinstance(each, list) and _repeats(each, words):  # the text again, in pieces
+                continue
             shown = " ".join(key.split())
             _collect(each, f"{name}.{shown}" if name else shown, lines, inner)
     elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
@@ -137,6 +142,36 @@ def _collect(value: Any, name: str, lines: list[str], inner: list[tuple[str, Any
         values = value if isinstance(value, list) else [value]
         said = ", ".join(" ".join(_say(each).split()) for each in values)
         lines.append(f"{name}: {said}" if name else said)
+
+
+def _join_pieces(value: Any) -> Any:
+    """Return a text that a list holds in pieces, with the addresses of links; else a value."""
+    if not isinstance(value, list) or set(map(type, value)) != {str, dict}:
+        return value
+    pieces = [each if isinstance(each, dict) else {"text": each} for each in value]
+    if not all(isinstance(each.get("text"), str) for each in pieces):
+        return value
+    said = ""
+    for piece in pieces:
+        links = (each for each in piece.values() if "://" in _say(each) and each != piece["text"])
+        said += piece["text"] + "".join(f" ({_say(each)})" for each in links)
+    return said
+
+
+_WORD = re.compile(r"\w+")
+
+
+def _repeats(value: Any, words: set[str]) -> bool:
+    """Return whether a list holds a text, and no words but `words`, its kinds and its ids."""
+    left, has_text = [("", value)], False
+    for key, each in left:  # which grows meanwhile
+        if isinstance(each, dict | list):
+            left += each.items() if isinstance(each, dict) else ((key, item) for item in each)
+        elif key != "type" and not key.endswith("_id") and not isinstance(each, bool | None):
+            has_text = has_text or key == "text"
+            if not words.issuperset(_WORD.findall(_say(each))):
+                return False
+    return has_text
 
 
 def _say(value: Any) -> str:

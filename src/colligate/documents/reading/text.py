@@ -37,19 +37,18 @@ def read_markdown(source: SourceFile) -> Document:
 
         return read_html(source)
     start, facts = split_front_matter(text)
-    if _MARKUP.search(text, start):
+    if any(mark in text for mark in ("<", "&", "data:")):
         pieces = (_show_piece(source, kind, piece) for kind, piece in split_blocks(text, start))
         text = text[:start] + "".join(pieces)
     return make_document(source, text, title=facts.pop("title", None), metadata=facts)
 
 
 _PAGE = re.compile(r"\s*<(?:!doctype html|html)\b", re.IGNORECASE)
-_MARKUP = re.compile(r"<[a-zA-Z!]|&[#\w]|\bdata:")
 _HIDDEN = re.compile(
     r"`+[^`\n]*`+"  # code, which stays
     r"|!\[(?P<alt>[^\[\]\n]*)\]\(<?data:[^()\s]*(?: \"[^\"\n]*\")?\)"
     r"|^\[[^\[\]\n]+\]: *<?data:\S*"
-    r"|&(?:#\w{1,8}|\w{2,31});",
+    r"|&(?:#\w{1,8}|\w{2,31});(?P<compares>(?<=.&[lg]t;)(?=[\s=\d]))?",
     re.MULTILINE,
 )
 
@@ -70,15 +69,12 @@ def _show_piece(source: SourceFile, kind: str, piece: str) -> str:
 
 def _show_hidden(match: re.Match[str]) -> str:
     """Return a picture's text, or the character that a name means if it marks nothing here."""
-    entity, text = match[0], match.string
+    entity = match[0]
     if entity[0] != "&":
         return entity if entity[0] == "`" else match["alt"] or ""
     shown = unescape(entity)
-    if not shown.isascii() or shown in ("&", '"', "'"):
-        return shown
-    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    compares = shown in ("<", ">") and before not in "\n" and after in " \n=0123456789"
-    return shown if compares else entity
+    plain = not shown.isascii() or shown in "&\"'" or match["compares"] is not None
+    return shown if plain else entity
 
 
 _PROSE = {"", ".txt", ".text"}
