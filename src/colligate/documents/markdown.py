@@ -103,10 +103,7 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
 
 
 def split_blocks(text: str, start: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield all of a Markdown text from `start` in pieces, each with its type.
-
-    That is "fence", "code_block", "html_block" (outside lists and quotes), or "" between those.
-    """
+    """Yield a text from `start` in pieces, each with its token's type if it is code or HTML."""
     lines = [start, *(m.end() for m in _LINE_END.finditer(text, start))]
     for token in _PARSER.parse(text[start:]):
         html = token.type == "html_block" and not token.level
@@ -133,10 +130,16 @@ def own_span(document: Document, node: Node) -> Span | None:
 
 
 _FIGURE = re.compile(r"[-\u2212\u2013]?\d")
+_PRICE = re.compile(r"[$\u20ac\u00a3\u00a5] ?(?!10\Z)\d{1,3}(?:[.,]?\d{3})*\Z")
 
 
 def superscript_mark(before: str, superscript: str) -> str:
-    """Return "^" if a superscript figure follows a figure: 10<sup>6</sup> is not 106; else ""."""
+    """Return "^" if a superscript figure follows a figure: 10<sup>6</sup> is not 106; else "".
+
+    Two figures after an amount of money are its cents: "." then, but for powers of ten.
+    """
+    if re.fullmatch(r"\d\d", superscript) and _PRICE.search(before[-20:]):
+        return "."
     return "^" if before[-1:].isdigit() and _FIGURE.match(superscript) else ""
 
 

@@ -27,12 +27,9 @@ from colligate.errors import CorruptFile
 
 
 def read_markdown(source: SourceFile) -> Document:
-    """Read a Markdown file; what its front matter says is the document's title and metadata.
-
-    Tables in HTML become Markdown; comments and the data of pictures are left out.
-    """
+    """Read a Markdown file, its HTML as it is shown; its front matter is title and metadata."""
     text = source.text
-    if _PAGE.match(text) and not text.lower().partition("</html>")[2].strip():
+    if text.lstrip()[:14].lower() == "<!doctype html":
         from colligate.documents.reading.html import read_html
 
         return read_html(source)
@@ -43,7 +40,6 @@ def read_markdown(source: SourceFile) -> Document:
     return make_document(source, text, title=facts.pop("title", None), metadata=facts)
 
 
-_PAGE = re.compile(r"\s*<(?:!doctype html|html)\b", re.IGNORECASE)
 _HIDDEN = re.compile(
     r"`+[^`\n]*`+"  # code, which stays
     r"|!\[(?P<alt>[^\[\]\n]*)\]\(<?data:[^()\s]*(?: \"[^\"\n]*\")?\)"
