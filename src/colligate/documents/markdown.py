@@ -104,11 +104,10 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
 
 def split_blocks(text: str, start: int = 0) -> Iterator[tuple[str, str]]:
     """Yield a text from `start` in pieces, each with its token's type if it is code or HTML."""
-    lines = [start, *(m.end() for m in _LINE_END.finditer(text, start))]
+    lines = [start, *(m.end() for m in _LINE_END.finditer(text, start)), len(text)]
     for token in _PARSER.parse(text[start:]):
-        html = token.type == "html_block" and not token.level
-        if token.map and (html or token.type in ("fence", "code_block")):
-            begin, end = (lines[line] if line < len(lines) else len(text) for line in token.map)
+        if (token.type, token.level) == ("html_block", 0) or token.type in ("fence", "code_block"):
+            begin, end = (lines[line] for line in token.map or ())
             yield "", text[start:begin]
             yield token.type, text[begin:end]
             start = end
@@ -134,9 +133,9 @@ _PRICE = re.compile(r"[$\u20ac\u00a3\u00a5] ?(?!10\Z)\d{1,3}(?:[.,]?\d{3})*\Z")
 
 
 def superscript_mark(before: str, superscript: str) -> str:
-    """Return "^" if a superscript figure follows a figure: 10<sup>6</sup> is not 106; else "".
+    """Return "^" between figures, "." before the cents of a price; else "".
 
-    Two figures after an amount of money are its cents: "." then, but for powers of ten.
+    10<sup>6</sup> is not 106, and $10<sup>12</sup> no price.
     """
     if re.fullmatch(r"\d\d", superscript) and _PRICE.search(before[-20:]):
         return "."

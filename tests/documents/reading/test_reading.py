@@ -337,6 +337,20 @@ def test_html_in_markdown_is_read_as_it_is_shown(tmp_path: Path, written: str, s
     assert write_and_read(tmp_path / "a.md", written).text == shown
 
 
+def test_objects_inside_a_record_carry_its_first_values(tmp_path: Path) -> None:
+    lines = [{"sku": "K05", "title": "Feed bin", "serials": [{"no": 1, "of": "x" * 30}]}, {"n": 1}]
+    order = {"id": "A-1", "note": "y" * 99, "for": {"name": "Vale"}, "lines": lines}
+    document = write_and_read(tmp_path / "a.json", json.dumps({"orders": [order], "v": 2}))
+    assert texts_of(document, Kind.PARAGRAPH) == [
+        "v: 2",
+        f"id: A-1\nnote: {'y' * 99}\nfor.name: Vale",
+        "id: A-1, for.name: Vale > lines\nsku: K05\ntitle: Feed bin",
+        "id: A-1, for.name: Vale > lines, sku: K05, title: Feed bin > serials\n"
+        f"no: 1\nof: {'x' * 30}",
+        "n: 1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
@@ -369,8 +383,11 @@ LINK = {"type": "link", "text": "map", "href": "https://a.example"}
             },
             "text: *B*&amp;<@U2>",
         ),
-        ({"text": "milk", "of": [{"text": "milk", "n": 2}]}, "text: milk\n\ntext: milk\nn: 2"),
-        ({"text": "milk", "of": [{"n": "milk"}]}, "text: milk\n\nn: milk"),
+        (
+            {"text": "milk", "of": [{"text": "milk", "n": 2}]},
+            "text: milk\n\ntext: milk > of\ntext: milk\nn: 2",
+        ),
+        ({"text": "milk", "of": [{"n": "milk"}]}, "text: milk\n\ntext: milk > of\nn: milk"),
         ({"of": ["a", {"n": 1}]}, "of: a\n\nn: 1"),
     ],
 )

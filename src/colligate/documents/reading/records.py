@@ -23,6 +23,8 @@ from colligate.documents.tree import shorten_title
 from colligate.errors import CorruptFile, NoText, TooLarge
 
 _MOST_WARNINGS = 20
+_NO_TEXT = 'it has no "text"'
+_WORD = re.compile(r"\w+")
 
 
 def read_records(source: SourceFile) -> tuple[Document, ...]:
@@ -58,14 +60,8 @@ def read_records(source: SourceFile) -> tuple[Document, ...]:
     return tuple(documents.values())
 
 
-_NO_TEXT = 'it has no "text"'
-
-
 def _parse_record(source: SourceFile, line: bytes, others: list[dict[str, Any]]) -> Document:
-    """Return one line's document, or raise a ValueError that says what is wrong.
-
-    An object without a text is added to `others`, unless the file is too long for one document.
-    """
+    """Return a line's document, or a ValueError; an object without a text goes to `others`."""
     if len(line) > source.limits.text_bytes:
         raise ValueError(f"it is longer than {source.limits.text_bytes:,} bytes")
     record = parse_object(line)
@@ -93,6 +89,7 @@ def _parse_record(source: SourceFile, line: bytes, others: list[dict[str, Any]])
 
 
 _DEEPEST = 50  # values inside values
+_LONGEST_NAME = 60  # characters of a value that names its record
 
 
 def read_json(source: SourceFile) -> Document:
@@ -114,19 +111,25 @@ def read_json(source: SourceFile) -> Document:
     return make_document(source, text, title=title if isinstance(title, str) else source.stem)
 
 
-def _iter_paragraphs(value: Any, name: str, level: int) -> Iterator[str]:
-    """Yield the plain values of an object or a list, then those of the lists in it."""
+def _iter_paragraphs(value: Any, name: str, level: int, around: str = "") -> Iterator[str]:
+    """Yield the plain values of an object or a list, then those of the lists in it, each object
+    below the first short values of the records around it."""
     lines: list[str] = []
     inner: list[tuple[str, Any]] = []
     _collect(value, name, lines, inner)
     if lines:
-        yield "\n".join(lines)
+        fits = 0 < len(around) <= 3 * sum(map(len, lines))
+        yield "\n".join([around, *lines] if fits and isinstance(value, dict) else lines)
+    named = [line for line in lines if len(line) <= _LONGEST_NAME][:3] if level > 1 else []
+    around = ", ".join(filter(None, [around, *named]))[: 4 * _LONGEST_NAME]
     for key, each in inner:
+        within = f"{around} > {key}" if around and key else around
         if level == 1 and key:
             yield f"## {key}"
         for item in each:
             if level < _DEEPEST:
-                yield from _iter_paragraphs(item, "" if isinstance(item, dict) else key, level + 1)
+                name = "" if isinstance(item, dict) else key
+                yield from _iter_paragraphs(item, name, level + 1, within)
             else:
                 yield json.dumps(item, ensure_ascii=False)
 
@@ -160,9 +163,6 @@ def _join_pieces(value: Any) -> Any:
         links = (each for each in piece.values() if "://" in _say(each) and each != piece["text"])
         said += piece["text"] + "".join(f" ({_say(each)})" for each in links)
     return said
-
-
-_WORD = re.compile(r"\w+")
 
 
 def _repeats(value: Any, words: set[str]) -> bool:
