@@ -57,6 +57,7 @@ _ROLES = {"navigation": "nav", "banner": "header", "contentinfo": "footer", "mai
 _ROLES |= {"complementary": "aside", "alertdialog": "dialog", "dialog": "dialog"}
 _ROLES |= dict.fromkeys(("search", "menu", "menubar", "toolbar"), "nav")
 _MARKED = etree.XPath("//body//*[@role or @hidden or @aria-hidden or @aria-controls or @style]")
+_EDITS = etree.XPath("//span[@class='mw-editsection']")  # of MediaWiki, beside its headings
 _IN_TEXT = etree.XPath("boolean(ancestor::main or ancestor::article or ancestor::section)")
 _SUBJECT = etree.XPath("boolean(descendant-or-self::main or descendant::article or descendant::h1)")
 _IS_NOTE = etree.XPath("contains(@*[name()='epub:type'], 'note') or starts-with(@role, 'doc-')")
@@ -81,9 +82,10 @@ def drop_furniture(root: etree._Element) -> None:
                 element.attrib.pop(name, None)
         else:
             element.tag = _DROPPED
-    for element in list(root.iter("nav", "dialog", "header", "footer", "button")):
+    for element in [*_EDITS(root), *root.iter("nav", "dialog", "header", "footer", "button")]:
         if element.tag == "button":
             element.tag = "span" if _IS_TITLE(element) else _DROPPED
+            element.tail = element.tail or " "  # names of tabs touch
             continue
         in_text = element.tag in ("header", "footer") and _IN_TEXT(element)
         element.tag = "div" if in_text or _SUBJECT(element) else _DROPPED
