@@ -133,10 +133,7 @@ _PRICE = re.compile(r"[$\u20ac\u00a3\u00a5] ?(?!10\Z)\d{1,3}(?:[.,]?\d{3})*\Z")
 
 
 def superscript_mark(before: str, superscript: str) -> str:
-    """Return "^" between figures, "." before the cents of a price; else "".
-
-    10<sup>6</sup> is not 106, and $10<sup>12</sup> no price.
-    """
+    """Return "^" between figures (10<sup>6</sup> is not 106), "." before a price's cents, or ""."""
     if re.fullmatch(r"\d\d", superscript) and _PRICE.search(before[-20:]):
         return "."
     return "^" if before[-1:].isdigit() and _FIGURE.match(superscript) else ""

@@ -19,6 +19,7 @@ from colligate.core.answer import make_citation
 from colligate.documents import Kind
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.tables import read_separated
+from colligate.errors import EncryptedFile
 from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
 from support.office import (
@@ -420,6 +421,17 @@ EPUB = pack(
 )
 
 
+def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_are(
+    tmp_path: Path,
+) -> None:
+    locked = "<encryption><CipherReference URI='{}'/></encryption>"
+    font = with_members(EPUB, {"META-INF/encryption.xml": locked.format("f.otf")})
+    assert write_and_read(tmp_path / "a.epub", font).title == "My Book"
+    chapter = with_members(EPUB, {"META-INF/encryption.xml": locked.format("a%2Exhtml")})
+    with pytest.raises(EncryptedFile, match="encrypted"):
+        write_and_read(tmp_path / "a.epub", chapter)
+
+
 def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(EPUB)) as archive:
         listed = archive.read("c.opf").decode()
@@ -494,7 +506,8 @@ OUTPUTS = [
     {"output_type": "stream", "text": ["0.914\n"]},
     {"data": {"text/plain": "fig", "image/png": "AAAA"}},
     {"data": {"text/plain": "x", "text/markdown": ["## Table"]}},
-    {"ename": "E", "traceback": ["no text"]},
+    {"ename": "E", "evalue": "no \x1b[0;31mfile\x1b[0m", "traceback": ["no text"]},
+    {"data": {"text/plain": "<x at 0x7>", "text/html": ["<table><td>a", "<td>1</table>"]}},
 ]
 CELLS = [
     {"cell_type": "markdown", "source": ["# Notes\n", "\n", "text"]},
@@ -542,7 +555,7 @@ CELLS = [
             json.dumps({"cells": CELLS, "nbformat": 4, "metadata": {}}),
             "Notes",
             "# Notes\n\ntext\n\n````\n# no heading\nx=```\n````\n\n```\n0.914\n```\n\n"
-            "```\nfig\n```\n\n## Table\n",
+            "```\nfig\n```\n\n## Table\n\n```\nE: no file\n```\n\n| a | 1 |\n| --- | --- |\n",
         ),
         (
             "a.rtf",

@@ -26,6 +26,7 @@ def read_epub(source: SourceFile) -> Document:
     package_name = rootfile.get("full-path", "") if rootfile is not None else ""
     package = archive.require(package_name)
     items = {each.get("id"): each for each in package.iterfind("{*}manifest/{*}item")}
+    locked = {unquote(each) for each in archive.parse("META-INF/encryption.xml").xpath("//@URI")}
     chapters = []
     for listed in package.iterfind("{*}spine/{*}itemref"):
         item = items.get(listed.get("idref"))
@@ -35,6 +36,8 @@ def read_epub(source: SourceFile) -> Document:
             continue
         folder = posixpath.dirname(package_name)
         name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+        if name in locked:  # fonts often are, and are not read
+            raise source.error(EncryptedFile, "it is encrypted", "get it without its protection")
         if not (data := archive.read(name)):
             source.warn(f"{name} is missing or damaged")
         text, _ = parse_html(source, clean_text(decode(data)[0]))
@@ -48,19 +51,23 @@ def read_notebook(source: SourceFile) -> Document:
     """Read a Jupyter notebook: its texts, its code and what that printed."""
     try:
         notebook = parse_object(source.text.encode())
-        text = "\n\n".join(filter(None, map("\n\n".join, map(_write_cell, notebook["cells"]))))
+        cells = ("\n\n".join(_write_cell(source, cell)) for cell in notebook["cells"])
+        text = "\n\n".join(filter(None, cells))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise source.error(CorruptFile, f"it is no notebook ({error})", "save it again") from error
     return make_document(source, text + "\n")
 
 
-def _write_cell(cell: Mapping[str, Any]) -> Iterator[str]:
+def _write_cell(source: SourceFile, cell: Mapping[str, Any]) -> Iterator[str]:
     written = _join(cell["source"]).strip("\n")
     yield format_code(written) if cell["cell_type"] == "code" and written else written
     for output in cell.get("outputs", ()):
         data = output.get("data", {})
-        shown = output.get("text", data.get("text/markdown", data.get("text/plain", "")))
-        if text := _join(shown).strip("\n"):
+        if "<table" in (page := _join(data.get("text/html", ""))):
+            data = {"text/markdown": parse_html(source, page)[0]}
+        said = f"{output['ename']}: {output['evalue']}" if "evalue" in output else ""
+        shown = output.get("text", data.get("text/markdown", data.get("text/plain", said)))
+        if text := re.sub(r"\x1b\[[\d;]*m", "", _join(shown)).strip("\n"):
             yield text if "text/markdown" in data else format_code(text)
 
 

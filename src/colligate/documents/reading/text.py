@@ -50,8 +50,6 @@ _HIDDEN = re.compile(
 
 
 def _show_piece(source: SourceFile, kind: str, piece: str) -> str:
-    if kind in ("fence", "code_block"):
-        return piece
     tags = piece.lower()
     closed = "<table" in tags and tags.count("<table") == tags.count("</table")
     comment = tags.lstrip().startswith("<!--") and "-->" in tags
@@ -60,7 +58,7 @@ def _show_piece(source: SourceFile, kind: str, piece: str) -> str:
 
         with suppress(CorruptFile):
             return f"\n{parse_html(source, piece)[0]}\n"
-    return _HIDDEN.sub(_show_hidden, piece)
+    return piece if kind in ("fence", "code_block") else _HIDDEN.sub(_show_hidden, piece)
 
 
 def _show_hidden(match: re.Match[str]) -> str:
