@@ -129,13 +129,10 @@ def own_span(document: Document, node: Node) -> Span | None:
 
 
 _FIGURE = re.compile(r"[-\u2212\u2013]?\d")
-_PRICE = re.compile(r"[$\u20ac\u00a3\u00a5] ?(?!10\Z)\d{1,3}(?:[.,]?\d{3})*\Z")
 
 
 def superscript_mark(before: str, superscript: str) -> str:
-    """Return "^" between figures (10<sup>6</sup> is not 106), "." before a price's cents, or ""."""
-    if re.fullmatch(r"\d\d", superscript) and _PRICE.search(before[-20:]):
-        return "."
+    """Return "^" if a superscript figure follows a figure: 10<sup>6</sup> is not 106; else ""."""
     return "^" if before[-1:].isdigit() and _FIGURE.match(superscript) else ""
 
 

@@ -107,8 +107,6 @@ def test_marks_of_notes_are_not_in_sentences(tmp_path: Path, body: str, shown: s
         ("<input type=checkbox checked><p>a", "a"),
         ("<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby>字", "漢字"),
         ("<div><button aria-controls=a>A</button><button aria-controls=b>B</button></div>", "A B"),
-        ("<p>Was $1,129<sup>00</sup>, $10<sup>12</sup>", "Was $1,129.00, $10^12"),
-        ("<p>\u20ac 9<sup>5</sup>, 129<sup>00</sup>", "\u20ac 9^5, 129^00"),
         ("<p>It is <s>30</s> <del>31</del> <ins>45</ins>", "It is ~~30~~ ~~31~~ 45"),
     ],
 )
