@@ -209,6 +209,17 @@ def test_formulas_and_citations_of_latex_stay(tmp_path: Path) -> None:
     assert outline(document) == [(2, "One"), (2, "Abstract")]
 
 
+def test_macros_of_latex_write_their_arguments(tmp_path: Path) -> None:
+    text = r"""\newcommand{\range}[2]{#1 to \hours{#2}}\newcommand*\hours[1]{#1\,h}
+\def\kg#1{#1 kg}\newcommand{\by}[2][Lee]{#2 by #1}\newcommand{\loop}{\loop\loop}
+\newcommand{\either}[1]{\ifx#1\empty none\else #1\fi}\renewcommand{\section}[1]{\textbf{#1}}
+\begin{document}\section{Load}
+It takes \range{3}{4}, weighs \kg{41}, \by{sold} or \by[Orr]{made}; \either{x}\loop."""
+    document = write_and_read(tmp_path / "a.tex", text)
+    assert "It takes 3 to 4h, weighs 41 kg, sold by Lee or made by Orr; x." in document.text
+    assert outline(document) == [(2, "Load")]
+
+
 JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
 <title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
 <contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>
@@ -269,6 +280,16 @@ def test_what_is_none_of_these_is_plain_text(tmp_path: Path, name: str, text: st
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
+        *(
+            ("a.tex", piece)
+            for piece in (
+                r"\def\a#1{\a{#1#1}\a{#1}}\a{b}",
+                r"\def\a{\a\a}",
+                r"\newcommand\a{{b",
+                r"\SI[",
+                r"\SI{\a{",
+            )
+        ),
         *(("a.tex", piece) for piece in ("\\a{", "\\[ a ", "\\begin{verbatim}\n", "\\footnote{a}")),
         *(
             ("a.rst", piece)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import format_code, format_table
@@ -24,6 +25,8 @@ _SIGNS |= {"newline": "\n", "linebreak": "\n", "quad": " ", "qquad": " ", "and":
 _COMBINING = "\u0300\u0301\u0302\u0303\u0308\u0304\u0307\u0306\u030c\u030b\u0327\u030a\u0328"
 _COMBINING += "\u0323\u0331\u0361"
 _ACCENTS = dict(zip("`'^~\"=.uvHcrkdbt", _COMBINING, strict=True))
+
+_Macro = tuple[int, str | None, str]  # how many arguments, the first if it is optional, the body
 
 _MOST = 2000  # characters of a formula
 _LONGEST = 20_000  # of what is left out or kept as it is
@@ -48,9 +51,16 @@ _FORMULA = re.compile(
 _FRAME = re.compile(
     rf"\\label\{{[^{{}}]*\}}|\\(?:begin|end)\{{(?:{_DISPLAYED})\*?\}}|\A\$\$|\$\$\Z|\A\\\[|\\\]\Z"
 )
+_GROUP = r"\s*+\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)\}"
+_OPTION = r"(?:\s*+\[([^\[\]\n]{0,500})\])?"
 _MACRO = re.compile(
-    r"\\(?:(?:re)?newcommand\*?\s*\{?|def\s*)\\([A-Za-z]+)\}?\s*\{((?:[^{}]|\{[^{}]*\}){0,100})\}"
+    r"\\(renewcommand|(?:new|provide)command|def)\b\*?\s*+\{?\\([A-Za-z]+)\}?"
+    rf"(?:\s*+\[(\d)\]{_OPTION}|\s*+((?:#\d)+))?{_GROUP}"
 )
+_MOST_MACROS = 500
+_MOST_USES = 10_000  # of each
+_LONGEST_MACRO = 1000
+_MOST_EXPANDED = 1_000_000  # characters, besides as many as the file has
 _ACCENT = re.compile(
     r"\\([`'^~\"=.]|[uvHcrkdbt](?![A-Za-z]))\s*(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))"
 )
@@ -96,11 +106,12 @@ class _Page:
         text = written.replace("\x00", " ").replace("\x02", " ").replace("\x03", " ")
         text = _VERBATIM.sub(self._keep_code, text)
         text = _LEFT_OUT.sub(r"\1", text)
-        macros = {name: value for name, value in _MACRO.findall(text) if "#" not in value}
-        text = _MACRO.sub("", text)
-        if macros:
-            named = re.compile(rf"\\({'|'.join(macros)})(?![A-Za-z])(?:\{{\}})?")
-            text = named.sub(lambda name: macros[name[1]], text, count=10_000)
+        macros = {
+            each[2]: (int(each[3] or len(each[5] or "") // 2), each[4], each[6])
+            for each in _MACRO.finditer(text)
+            if len(each[6]) <= _LONGEST_MACRO and _is_plain(each[6], each[1])
+        }
+        text = _expand(_MACRO.sub("", text), macros)
         before, begin, body = text.partition(r"\begin{document}")
         self.rewrite(before if begin else "")  # for its title
         text = self.rewrite(body.partition(r"\end{document}")[0] if begin else before)
@@ -177,6 +188,30 @@ class _Page:
 
     def _put_back(self, text: str) -> str:
         return re.sub(r"\x00(\d+)\x00", lambda kept: self._aside[int(kept[1])], text)
+
+
+def _is_plain(body: str, command: str) -> bool:
+    """Report whether a macro's words are what the page shows: one that redefines a command may only
+    change its looks, and a condition is not decided here."""
+    return "#" not in body or not (
+        "\\if" in body or command == "renewcommand" or body.count("#") > 9
+    )
+
+
+def _expand(text: str, macros: Mapping[str, _Macro]) -> str:
+    """Return text with what macros stand for; one without its arguments stays."""
+    most = _MOST_EXPANDED + 2 * len(text)
+    for name, (count, default, body) in [*macros.items()][:_MOST_MACROS][::-1] * 2:
+        given = [*([_OPTION] if default is not None else []), *([_GROUP] * count)][:count]
+        use = re.compile(rf"\\{name}(?![A-Za-z]){''.join(given) or '({})?'}")
+        if len(text) < most:
+            text = use.sub(partial(_fill, body, default or ""), text, _MOST_USES)
+    return text
+
+
+def _fill(body: str, default: str, use: re.Match[str]) -> str:
+    values = use.groups(default)
+    return re.sub("#([1-9])", lambda at: "".join(values[int(at[1]) - 1 : int(at[1])]), body)
 
 
 def _compose(accent: re.Match[str]) -> str:
