@@ -220,6 +220,19 @@ It takes \range{3}{4}, weighs \kg{41}, \by{sold} or \by[Orr]{made}; \either{x}\l
     assert outline(document) == [(2, "Load")]
 
 
+def test_quantities_of_latex_have_their_units(tmp_path: Path) -> None:
+    text = r"""\newcommand\turn{rpm}\newcommand{\price}[1]{\SI{#1}{\EUR}}\begin{document}
+\SI{12.5}{\tonne}, \qty[per-mode=symbol]{3}{\metre\per\minute}, \SIrange{40}{60}{\celsius},
+$p = \SI{210}{\bar}$, \si{\kilo\gram\per\cubic\metre}, \SI{9}{m.s^{-2}}, \qty{5}{\per\second},
+\unit{\mega\metre\tothe{4}}, \ang{45}, \num{1e3},
+\price{2890}, \SI{7}{\turn}, \qty{80}{\percent}, \SI{x}."""
+    document = write_and_read(tmp_path / "a.tex", text)
+    assert " ".join(document.text.split()) == (
+        "12.5 t, 3 m/min, 40–60 °C, $p = 210 bar$, kg/m³, 9 m.s^-2, 5/s, Mm^4, 45°, 1e3, "
+        "2890 EUR, 7 rpm, 80 %, x."
+    )
+
+
 JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
 <title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
 <contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>
