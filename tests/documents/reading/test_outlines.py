@@ -233,6 +233,21 @@ $p = \SI{210}{\bar}$, \si{\kilo\gram\per\cubic\metre}, \SI{9}{m.s^{-2}}, \qty{5}
     )
 
 
+def test_a_table_head_of_several_rows_in_latex_is_one(tmp_path: Path) -> None:
+    text = r"""\begin{tabular}{llll}\toprule
+\multirow{2}{*}{Part} & \multicolumn{2}{c}{Winch} & \multirow{2}{*}{Weeks}\\ \cmidrule(lr){2-3}
+ & Maker & {Price} & \\ \midrule
+Shaft & Kern & 1240 & 6 \\ \addlinespace[2pt] Rope & \multicolumn{2}{c}{none} & 2\\ \bottomrule
+\end{tabular}"""
+    (table,) = texts_of(write_and_read(tmp_path / "a.tex", text), Kind.TABLE)
+    head, _, *rows = table.splitlines()
+    assert head == "| Part | Winch Maker | Winch Price | Weeks |"
+    assert rows == ["| Shaft | Kern | 1240 | 6 |", "| Rope | none |  | 2 |"]
+    plain = r"\begin{tabular}{ll}\hline a & b \\ c & d \\ \hline e & f \end{tabular}"
+    (table,) = texts_of(write_and_read(tmp_path / "b.tex", plain), Kind.TABLE)
+    assert table.startswith("| a | b |\n")
+
+
 JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
 <title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
 <contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>

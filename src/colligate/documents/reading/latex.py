@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import zip_longest
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import format_code, format_table
@@ -88,6 +89,10 @@ _BOUND = re.compile(
     r"|(\w+)\*?\})"
 )
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?\s*((?:\[[^\[\]\n]{0,500}\]\s?){0,3})((?:\{[^{}]*\}){1,3})")
+_RULE = re.compile(
+    r"\\(hline|midrule|toprule|bottomrule|cmidrule|addlinespace)(?![A-Za-z])(?:\[[^\]\n]{0,50}\])?"
+    r"(?:\([^()\n]{0,50}\))?(?:\{[\d-]{1,9}\})?"
+)
 _ITEM = re.compile(r"\\item\b\s*(?:\[([^\]\n]*)\])?")
 _DEEPEST = 40  # commands inside commands
 _DROPPED = set(
@@ -143,6 +148,7 @@ class _Page:
         text = _FORMULA.sub(self._keep_formula, text)
         text = _ACCENT.sub(_compose, text)
         text = _BOUND.sub(lambda bound: f"\x02{bound[1]}:{bound[2] or bound[3]}\x03", text)
+        text = _RULE.sub(lambda rule: "\x02rule\x03" * (rule[1] in ("hline", "midrule")), text)
         text = re.sub(r"\\([%&$#_{}])", lambda sign: self._keep(sign[1]), text)
         text = text.replace("&", "\x02cell\x03")
         text = re.sub(r"\\\\(?:\[[^\]\n]*\])?", lambda _: "\x02row\x03", text)
@@ -186,7 +192,7 @@ class _Page:
             return f"[{value}]({values[0]})"
         if name == "multicolumn":
             width = int(values[0]) if values[0].isdecimal() and len(values[0]) < 3 else 1
-            return values[-1] + "\x02cell\x03" * (width - 1)
+            return values[-1] + f"\x02cell\x03{_SPANNED}" * (width - 1)
         return " ".join(values) if name not in _LAST else value
 
     def _keep(self, text: str) -> str:
@@ -256,7 +262,8 @@ def _compose(accent: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", (accent[2] or accent[3]) + _ACCENTS[accent[1]])
 
 
-_MARKED = re.compile(r"\x02(begin|end|item|row|cell)(?::(\w+)\*?)?\x03")
+_MARKED = re.compile(r"\x02(begin|end|item|row|cell|span|rule)(?::(\w+)\*?)?\x03")
+_SPANNED = "\x02span\x03"  # by the cell before it
 _LISTS = ("itemize", "enumerate", "description")
 _TABLES = ("tabular", "tabularx", "longtable", "array")
 
@@ -278,12 +285,10 @@ def _write_blocks(text: str) -> str:
         if kind == "begin" and name in _TABLES and table is None:
             table = []
         elif kind == "end" and name in _TABLES and table is not None:
-            rows = [row.split("\x02cell\x03") for row in "".join(table).split("\x02row\x03")]
-            cells = [[" ".join(cell.split()) for cell in row] for row in rows]
-            pieces.append(f"\n\n{format_table(row for row in cells if any(row))}\n\n")
+            pieces.append(f"\n\n{format_table(_read_rows(''.join(table)))}\n\n")
             table = None
         elif table is not None:
-            table.append({"row": "\x02row\x03", "cell": "\x02cell\x03"}.get(kind, " "))
+            table.append(mark[0] if kind in ("row", "cell", "span", "rule") else " ")
         elif kind == "begin":
             if name in _LISTS:
                 lists.append("1. " if name == "enumerate" else "- ")
@@ -295,7 +300,7 @@ def _write_blocks(text: str) -> str:
         elif kind == "item":
             pieces.append(f"\n{'   ' * (min(len(lists), 10) - 1)}{lists[-1] if lists else '- '}")
         else:
-            pieces.append("\n" if kind == "row" else " & ")
+            pieces.append({"row": "\n", "cell": " & "}.get(kind, ""))
     pieces += [*(table or []), text[place:]]
     lines = "".join(pieces).splitlines()
     kept = [
@@ -303,6 +308,24 @@ def _write_blocks(text: str) -> str:
         for line in lines
     ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip("\n") + "\n"
+
+
+def _read_rows(written: str) -> list[list[str]]:
+    """Return the rows of a table; a head, down to its first rule, is one if its cells span."""
+    rows: list[list[str]] = []
+    deep = 0
+    for line in written.split("\x02row\x03"):
+        deep = deep or len(rows) * ("\x02rule\x03" in line)
+        cells = line.replace("\x02rule\x03", "").split("\x02cell\x03")
+        cells = [" ".join(cell.split()) for cell in cells]
+        rows += [cells] if any(cells) else []
+    if 1 < deep < len(rows) and _SPANNED in rows[0]:
+        for row in rows[:deep]:
+            for column, cell in enumerate(row):
+                row[column] = row[column - 1] if cell == _SPANNED else cell
+        columns = zip_longest(*rows[:deep], fillvalue="")
+        rows[:deep] = [[" ".join(dict.fromkeys(filter(None, each))) for each in columns]]
+    return [[cell.replace(_SPANNED, "") for cell in row] for row in rows]
 
 
 _IS_ITEM = re.compile(r"(\s*(?:-|1\.)) +")
