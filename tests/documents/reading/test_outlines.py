@@ -248,6 +248,18 @@ Shaft & Kern & 1240 & 6 \\ \addlinespace[2pt] Rope & \multicolumn{2}{c}{none} & 
     assert table.startswith("| a | b |\n")
 
 
+def test_slides_of_latex_have_titles_and_no_overlay_marks(tmp_path: Path) -> None:
+    text = r"""\begin{document}\begin{frame}<1->[fragile]{Battery \emph{pack}}{Facts}\begin{itemize}
+\item<1-> It costs \only<2>{\textbf<1,3>{9} euros}, $a<3$ \end{itemize}\end{frame}
+\begin{frame}[plain]
+Cool.\end{frame}\begin{frame}\frametitle{Limits} {\large Stop} it.\end{frame}\end{document}"""
+    document = write_and_read(tmp_path / "a.tex", text)
+    assert outline(document) == [(3, "Battery pack"), (3, "Limits")]
+    assert texts_of(document, Kind.LIST_ITEM) == ["- It costs 9 euros, $a<3$"]
+    assert "\n\nFacts\n\n" in document.text
+    assert "\n\nCool.\n\n" in document.text
+
+
 JATS = """<!DOCTYPE article [<!ENTITY grain "rye">]><article><!-- 77 --><front><article-meta>
 <title-group><article-title>The mill at <italic>Sarn</italic></article-title></title-group>
 <contrib><name><surname>Mercer</surname><given-names>Ada</given-names></name></contrib>

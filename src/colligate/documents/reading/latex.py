@@ -93,6 +93,8 @@ _RULE = re.compile(
     r"\\(hline|midrule|toprule|bottomrule|cmidrule|addlinespace)(?![A-Za-z])(?:\[[^\]\n]{0,50}\])?"
     r"(?:\([^()\n]{0,50}\))?(?:\{[\d-]{1,9}\})?"
 )
+_OVERLAY = re.compile(r"(\\[A-Za-z]+(?:\{[a-z]{1,20}\})?)<[\w,.+:@|*-]{1,50}>")  # of slides
+_FRAME_TITLE = re.compile(rf"(\\begin\{{frame\}}){_OPTION}(?:{_GROUP})?(?:{_GROUP})?")
 _ITEM = re.compile(r"\\item\b\s*(?:\[([^\]\n]*)\])?")
 _DEEPEST = 40  # commands inside commands
 _DROPPED = set(
@@ -146,6 +148,7 @@ class _Page:
     def rewrite(self, text: str) -> str:
         """Return text without commands; environments are marked, for `_write_blocks`."""
         text = _FORMULA.sub(self._keep_formula, text)
+        text = _FRAME_TITLE.sub(_write_frame, _OVERLAY.sub(r"\1", text))
         text = _ACCENT.sub(_compose, text)
         text = _BOUND.sub(lambda bound: f"\x02{bound[1]}:{bound[2] or bound[3]}\x03", text)
         text = _RULE.sub(lambda rule: "\x02rule\x03" * (rule[1] in ("hline", "midrule")), text)
@@ -256,6 +259,12 @@ def _write_unit(found: re.Match[str]) -> str:
             power, near = "", False
     shown = " ".join(shown.split())
     return shown if shown[:1] in ("/", "") or shown in "°′″" else f"{found[1] or ''}{shown}"
+
+
+def _write_frame(begin: re.Match[str]) -> str:
+    """Return how a slide begins, with a command for the title that stands in braces after it."""
+    title = f"\\frametitle{{{begin[3]}}}" if begin[3] else ""
+    return f"{begin[1]}{title}{begin[4] or ''}\n\n"
 
 
 def _compose(accent: re.Match[str]) -> str:
