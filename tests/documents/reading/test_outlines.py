@@ -186,6 +186,29 @@ def test_a_text_has_the_structure_that_its_markup_states(
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "rows"),
+    [
+        ('[cols="1,1,2"]\n.Cards\n|===\n|Card\n|Colour\n|Use\n\n|Staff\n|red\n|daily\n|===',
+         ["Card | Colour | Use", "Staff | red | daily"]),
+        ("[cols=2*]\n|====\n|A\n|B\n\n3*|x\n|y\\|\n|====", ["A | B", "x | x", "x | y\\|"]),
+        ('[%header,cols="1,a"]\n|===\n|Day |Dish\n\n.2+|Tuesday\n|soup\n|stew\n'
+         "2+|none\n|Friday|fish\n|===",
+         ["Day | Dish", "Tuesday | soup", "Tuesday | stew", "none | ", "Friday | fish"]),
+        ("|===\n2+|A |B\n\n|1\n|2\n|3\n|===", ["A |  | B", "1 | 2 | 3"]),
+        ("|===\n.3+|A |B\n|C\n|D\n|E|F\n|===", ["A | B", "A | C", "A | D", "E | F"]),
+        ('[%header,format=csv]\n|===\nShop,Opens\n"North, 1","7:30"\n|===',
+         ["Shop | Opens", "North, 1 | 7:30"]),
+    ],
+)  # fmt: skip
+def test_tables_of_asciidoc_have_their_rows(tmp_path: Path, written: str, rows: list[str]) -> None:
+    document = write_and_read(tmp_path / "a.adoc", f"= Menu\n\n{written}\n\nEnd.\n")
+    (table,) = texts_of(document, Kind.TABLE)
+    found = [line[2:-2] for line in table.splitlines()]
+    assert [found[0], *found[2:]] == rows
+    assert document.text.endswith("\n\nEnd.\n")
+
+
 def test_directives_of_restructured_text_keep_their_words(tmp_path: Path) -> None:
     text = "Head\n====\n\n.. note::\n\n   Shut it.\n\n   .. warning:: Never open it.\n\n"
     text += (
@@ -335,7 +358,10 @@ def test_what_is_none_of_these_is_plain_text(tmp_path: Path, name: str, text: st
             ("a.rst", piece)
             for piece in (".. a::\n   ", "`a <", "==== ====\na b\n", "   .. b:: c\n")
         ),
-        *(("a.adoc", piece) for piece in (":a: {a}{a}{a}\n", "|===\n|a ", "footnote:[")),
+        *(
+            ("a.adoc", piece)
+            for piece in (":a: {a}{a}{a}\n", "|===\n|a ", "|===\n.99+|a ", "footnote:[")
+        ),
         *(("a.org", piece) for piece in ("[[a][", "#+begin_src\n", "| a ")),
     ],
 )

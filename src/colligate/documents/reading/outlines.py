@@ -6,8 +6,10 @@ and settings are left out, and what a format keeps in other files is named.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from textwrap import dedent
 
@@ -140,7 +142,10 @@ _ADOC_SETTING = re.compile(r":([\w-]+):[ \t]*(.*)")
 _ADOC_FENCE = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|`{3,})(?:\w*)\s*$")
 _ADOC_FRAME = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|\+)\s*$|\[.*\]\s*$|(?:ifdef|ifndef|endif)::")
 _ADOC_ITEM = re.compile(r"\s*(?:(\*{1,5}|-)|(\.{1,5}))[ \t]+(?=\S)")
-_ADOC_CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))(?:[\d.]+[+*]|[<^>])[\w.<^>+]*)?\|")
+_ADOC_CELL = re.compile(
+    r"(?<!\\)(?:(?:^|(?<=\s))(?:(\d{0,2})(?:\.(\d{1,2}))?([+*])[\w.<^>]{0,5}|[<^>][\w.<^>]*))?\|"
+)
+_ADOC_COLUMN = re.compile(r"\s*(?:(\d{1,2})\*)?[^,;]*[,;]?")
 _ADOC_NAMED = re.compile(r"\{([\w-]{1,60})\}")
 _LONGEST_SETTING = 200  # characters: it may be named on every line
 _ADOC_NOTE = re.compile(r"footnote:[\w-]*\[([^\[\]\n]{1,2000})\]")
@@ -152,6 +157,7 @@ def read_asciidoc(source: SourceFile) -> Document:
     notes: list[str] = []
     settings: dict[str, str] = {}
     header = [""]  # what its lines below the title are
+    given = ""  # the attributes of what comes
 
     def number(note: re.Match[str]) -> str:
         notes.append(note[1])
@@ -175,7 +181,7 @@ def read_asciidoc(source: SourceFile) -> Document:
             if fence[1][0] != "/":
                 pages.add_code(block)
         elif line.startswith("|==="):
-            _add_cells(pages, list(_take_until(lines, "|===")))
+            _add_cells(pages, list(_take_until(lines, line.strip())), given)
         elif line.startswith("include::"):
             source.warn(f"another file is not read as part of it: {line[9:].partition('[')[0]}")
         elif header[0] and line.strip():
@@ -189,18 +195,41 @@ def read_asciidoc(source: SourceFile) -> Document:
             header = [""] if not line.strip() else header
             title = re.match(r"\.(?=[^\s.])", line)
             pages.add(*(["", line[1:], ""] if title else [line]))
+        given = line if line.startswith("[") else given * (not line.strip() or line[0] == ".")
     for at, note in enumerate(notes, 1):
         pages.add_note(str(at), note)
     return pages.make(source)
 
 
-def _add_cells(pages: _Pages, lines: Sequence[str]) -> None:
-    """Add a table whose rows are as wide as its first line; each cell begins with a bar."""
-    first = next((line for line in lines if line.strip()), "")
-    cells = [c.strip() for c in _ADOC_CELL.split("\n".join(lines))]
-    width = max(1, len(_ADOC_CELL.findall(first)))
-    cells = [" ".join(cell.split()) for cell in cells[1:]]
-    pages.add_table([cells[i : i + width] for i in range(0, len(cells), width)])
+def _add_cells(pages: _Pages, lines: Sequence[str], given: str) -> None:
+    """Add a table as wide as its attributes say, else as its first line; what spans rows is in each
+    of them, and a bar begins a cell if commas do not part them."""
+    if re.search(r"\bformat=\W?csv\b", given):
+        with suppress(csv.Error):  # a value of more than 131,072 characters
+            values = list(csv.reader(filter(str.strip, lines), skipinitialspace=True))
+            return pages.add_table([[" ".join(each.split()) for each in row] for row in values])
+    text = "\n".join(lines).strip()
+    marks = list(_ADOC_CELL.finditer(text))
+    stated = re.search(r'\bcols="([^"]{1,500})"|\bcols=([\d*]{1,9})', given)
+    columns = _ADOC_COLUMN.finditer((stated[1] or stated[2]).strip(" ,;")) if stated else ()
+    width = sum(int(each[1] or 1) for each in columns if each[0])
+    first = _ADOC_CELL.finditer(text.partition("\n")[0])
+    width = width or sum(int(each[1] or 1) for each in first) or 1
+    rows: list[list[str]] = [[]]
+    below: dict[int, tuple[int, str]] = {}
+    for mark, end in zip_longest(marks, [each.start() for each in marks[1:]]):
+        cell = " ".join(text[mark.end() : end].replace("\\|", "|").split())
+        times, tall = int(mark[1] or 1), int(mark[2] or 1)
+        for copy in [cell] * times if mark[3] == "*" else [cell, *[""] * (times - 1)]:
+            rows += [[]] if len(rows[-1]) >= width else []
+            below[len(rows[-1])] = (tall - 1, copy if len(copy) <= _LONGEST_SETTING else "")
+            rows[-1].append(copy)
+            while below.get(at := len(rows[-1]) % width, (0, ""))[0]:
+                left, above = below[at]
+                below[at] = (left - 1, above)
+                rows += [] if at else [[]]
+                rows[-1].append(above)
+    pages.add_table(rows)
 
 
 # reStructuredText
