@@ -79,6 +79,7 @@ _UNIT = re.compile(rf"((?<=\d) )?\\(?:unit|si)\b{_OPTION}{_GROUP}")
 _MOST_MACROS = 500
 _MOST_USES = 10_000  # of each
 _LONGEST_MACRO = 1000
+_IS_PLAIN = re.compile(r"(?!\\renew|[\s\S]*\\if|(?:[^#]*#){19})")  # changes and decides nothing
 _MOST_EXPANDED = 1_000_000  # characters, besides as many as the file has
 _ACCENT = re.compile(
     r"\\([`'^~\"=.]|[uvHcrkdbt](?![A-Za-z]))\s*(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))"
@@ -94,7 +95,7 @@ _RULE = re.compile(
     r"(?:\([^()\n]{0,50}\))?(?:\{[\d-]{1,9}\})?"
 )
 _OVERLAY = re.compile(r"(\\[A-Za-z]+(?:\{[a-z]{1,20}\})?)<[\w,.+:@|*-]{1,50}>")  # of slides
-_FRAME_TITLE = re.compile(rf"(\\begin\{{frame\}}){_OPTION}(?:{_GROUP})?(?:{_GROUP})?")
+_SLIDE = re.compile(rf"(\\begin\{{frame\}}){_OPTION}(?:{_GROUP})?(?:{_GROUP})?")
 _ITEM = re.compile(r"\\item\b\s*(?:\[([^\]\n]*)\])?")
 _DEEPEST = 40  # commands inside commands
 _DROPPED = set(
@@ -134,7 +135,7 @@ class _Page:
         macros = {
             each[2]: (int(each[3] or len(each[5] or "") // 2), each[4], each[6])
             for each in _MACRO.finditer(text)
-            if len(each[6]) <= _LONGEST_MACRO and _is_plain(each[6], each[1])
+            if len(each[6]) <= _LONGEST_MACRO and ("#" not in each[6] or _IS_PLAIN.match(each[0]))
         }
         text = _expand(_MACRO.sub("", text), _QUANTITIES | macros)
         text = _UNIT.sub(_write_unit, text)
@@ -148,7 +149,7 @@ class _Page:
     def rewrite(self, text: str) -> str:
         """Return text without commands; environments are marked, for `_write_blocks`."""
         text = _FORMULA.sub(self._keep_formula, text)
-        text = _FRAME_TITLE.sub(_write_frame, _OVERLAY.sub(r"\1", text))
+        text = _SLIDE.sub(r"\1\\frametitle{\3}\4\n\n", _OVERLAY.sub(r"\1", text))
         text = _ACCENT.sub(_compose, text)
         text = _BOUND.sub(lambda bound: f"\x02{bound[1]}:{bound[2] or bound[3]}\x03", text)
         text = _RULE.sub(lambda rule: "\x02rule\x03" * (rule[1] in ("hline", "midrule")), text)
@@ -181,7 +182,8 @@ class _Page:
         if name in _DROPPED:
             return ""
         if name in _LEVELS:
-            return f"\n\n{'#' * _LEVELS[name]} {' '.join(value.split())}\n\n"
+            title = " ".join(value.split())
+            return f"\n\n{'#' * _LEVELS[name]} {title}\n\n" if title else ""
         if name in ("footnote", "footnotetext", "thanks"):
             self._notes.append(self._finish(" ".join(value.split())))
             return f"[^{len(self._notes)}]"
@@ -216,14 +218,6 @@ class _Page:
 
     def _put_back(self, text: str) -> str:
         return re.sub(r"\x00(\d+)\x00", lambda kept: self._aside[int(kept[1])], text)
-
-
-def _is_plain(body: str, command: str) -> bool:
-    """Report whether a macro's words are what the page shows: one that redefines a command may only
-    change its looks, and a condition is not decided here."""
-    return "#" not in body or not (
-        "\\if" in body or command == "renewcommand" or body.count("#") > 9
-    )
 
 
 def _expand(text: str, macros: Mapping[str, _Macro]) -> str:
@@ -261,12 +255,6 @@ def _write_unit(found: re.Match[str]) -> str:
     return shown if shown[:1] in ("/", "") or shown in "°′″" else f"{found[1] or ''}{shown}"
 
 
-def _write_frame(begin: re.Match[str]) -> str:
-    """Return how a slide begins, with a command for the title that stands in braces after it."""
-    title = f"\\frametitle{{{begin[3]}}}" if begin[3] else ""
-    return f"{begin[1]}{title}{begin[4] or ''}\n\n"
-
-
 def _compose(accent: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", (accent[2] or accent[3]) + _ACCENTS[accent[1]])
 
@@ -285,10 +273,7 @@ def _write_blocks(text: str) -> str:
     place = 0
     for mark in _MARKED.finditer(text):
         said = text[place : mark.start()]
-        if table is not None:
-            table.append(said)
-        else:
-            pieces.append(said)
+        (pieces if table is None else table).append(said)
         place = mark.end()
         kind, name = mark[1], mark[2]
         if kind == "begin" and name in _TABLES and table is None:
