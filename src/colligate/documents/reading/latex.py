@@ -313,7 +313,7 @@ def _read_rows(written: str) -> list[list[str]]:
         cells = line.replace("\x02rule\x03", "").split("\x02cell\x03")
         cells = [" ".join(cell.split()) for cell in cells]
         rows += [cells] if any(cells) else []
-    if 1 < deep < len(rows) and _SPANNED in rows[0]:
+    if 1 < deep < min(len(rows), 4) and _SPANNED in rows[0] and len({*rows[0]}) > 2:  # no title
         for row in rows[:deep]:
             for column, cell in enumerate(row):
                 row[column] = row[column - 1] if cell == _SPANNED else cell
