@@ -377,11 +377,29 @@ def table(y: float, *rows: Sequence[str], columns: Sequence[float] = COLUMNS) ->
     ]
 
 
-def tables_of(*pages: Sequence[Line]) -> list[list[str]]:
+def tables_of(*pages: Sequence[Line], drawn: bytes = b"") -> list[list[str]]:
     """The rows of each table that is read."""
-    lines = read(make_pdf(pages)).text.splitlines()
+    lines = read(make_pdf(pages, drawn=drawn)).text.splitlines()
     found = "\n".join(line if line.startswith("|") else "" for line in lines).strip()
     return [part.split("\n") for part in re.split(r"\n{2,}", found)]
+
+
+def ruled(xs: Sequence[float], ys: Sequence[float]) -> bytes:
+    """The lines around the cells of a table; y runs down the page."""
+    across = [f"{xs[0]} {792 - y} m {xs[-1]} {792 - y} l S" for y in ys]
+    down = [f"{x} {792 - ys[0]} m {x} {792 - ys[-1]} l S" for x in xs]
+    return "\n".join([*across, *down, ""]).encode()
+
+
+def test_the_cells_of_a_ruled_table_may_go_on_over_lines() -> None:
+    lines = table(80, ("Part", "Net", "Unit"), ("", "weight", "price"), ("Flange", "1.20", "14.80"))
+    lines += table(122, ("Gasket for the", "0.05", "0.95"), ("inner valve",), ("Hub", "2.00", "9"))
+    drawn = ruled((68, 176, 296, 380), (69, 98, 112, 140, 154))
+    (rows,) = tables_of([*lines, *body(300)], drawn=drawn)
+    assert rows == [
+        *("| Part | Net weight | Unit price |", "|---|---|---|", "| Flange | 1.20 | 14.80 |"),
+        *("| Gasket for the inner valve | 0.05 | 0.95 |", "| Hub | 2.00 | 9 |"),
+    ]
 
 
 def test_a_table_without_a_head_gets_an_empty_one() -> None:

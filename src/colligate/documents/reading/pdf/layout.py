@@ -60,6 +60,7 @@ class PdfBlock:
     marker: str = ""
     rows: list[list[str]] = field(default_factory=list)
     has_head: bool = True  # the first of the rows is the table's head
+    is_ruled: bool = False  # the boxes of its cells touch, as where lines are drawn around them
     goes_on: PdfLine | None = None  # the line, of a block before, that its first line goes on with
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)
@@ -335,6 +336,7 @@ def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> Pd
     if block.kind == "table":
         found.rows = [[_strip_marks(cell.text) for cell in row] for row in _list_rows(block)]
         found.has_head = bool(block.header)
+        found.is_ruled = _is_ruled(block)
         found.items = list(items)
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
@@ -347,6 +349,15 @@ def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> Pd
 
 def _list_rows(table: LayoutBlock) -> list[list[LayoutCell]]:
     return [row for row in (table.header or [], *(table.rows or [])) if row]
+
+
+def _is_ruled(table: LayoutBlock) -> bool:
+    rows = [[cell.bbox for cell in row] for row in _list_rows(table)]
+    return (
+        all(box for row in rows for box in row)
+        and all(abs(a.x + a.width - b.x) < 1 for row in rows for a, b in pairwise(row))
+        and all(abs(a[0].y + a[0].height - b[0].y) < 1 for a, b in pairwise(rows))
+    )
 
 
 def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:

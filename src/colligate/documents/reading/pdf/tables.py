@@ -127,7 +127,29 @@ def _find_torn(page: PageLayout, read_pair: Callable[[Sequence[str]], str]) -> s
         if pairs
         else []
     )
-    return {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
+    torn = {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
+    for table in page.blocks if torn else ():
+        if _is_sound(page, table):
+            torn -= page.find_rows(table.items)
+    return torn
+
+
+def _is_sound(page: PageLayout, table: PdfBlock) -> bool:
+    """Report whether each printed row in a ruled table is in one of its rows.
+
+    The cells of a row may go on over several printed ones, but each figure has a cell of its own.
+    """
+    if not table.is_ruled:
+        return False
+    rows = [list(map(keep_letters, row)) for row in table.rows]
+    for printed in (page.rows[n] for n in page.find_rows(table.items)):
+        texts = list(filter(None, map(keep_letters, _split_row(printed) or [printed.text])))
+        if not any(
+            all(text in row or (not text.isdecimal() and text in "|".join(row)) for text in texts)
+            for row in rows
+        ):
+            return False
+    return True
 
 
 def _read_figure(cells: Sequence[str]) -> str:
