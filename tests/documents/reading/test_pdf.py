@@ -402,6 +402,15 @@ def test_the_cells_of_a_ruled_table_may_go_on_over_lines() -> None:
     ]
 
 
+def test_the_last_row_of_a_ruled_table_keeps_the_lines_of_its_widest_cell() -> None:
+    columns = (72, 100, 500)
+    lines = table(80, ("No.", "Rule", "Fine"), ("1", BODY, "15 EUR"), ("", BODY), columns=columns)
+    lines += table(122, ("2", BODY, "20 EUR"), ("", BODY), ("", BODY), columns=columns)
+    (rows,) = tables_of(lines, drawn=ruled((68, 96, 496, 560), (69, 84, 112, 154)))
+    assert rows[0] == "| No. | Rule | Fine |"
+    assert rows[2:] == [f"| 1 | {BODY} {BODY} | 15 EUR |", f"| 2 | {BODY} {BODY} {BODY} | 20 EUR |"]
+
+
 def test_a_table_without_a_head_gets_an_empty_one() -> None:
     (rows,) = tables_of([*table(100, *ROPES), *body(300)])
     assert rows[:3] == ["|  |  |  |", "|---|---|---|", "| N-11 | Rope 8 mm | 4.10 |"]

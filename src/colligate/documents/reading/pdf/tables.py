@@ -44,6 +44,8 @@ def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     reach = _REACH * page.width
     if all(prose) and any(row.width > reach for row in rows):
         return _group_paragraphs(rows)
+    if _is_sound(page, table):
+        return [table]
     whole = [row for row in table.rows if any(row)]
     # The box may cover text that is not in the table.
     letters = list(accumulate(_count_letters(row.text) for row in rows))
@@ -139,7 +141,7 @@ def _is_sound(page: PageLayout, table: PdfBlock) -> bool:
 
     The cells of a row may go on over several printed ones, but each figure has a cell of its own.
     """
-    if not table.is_ruled:
+    if not table.is_ruled or len(page.rows) > _MOST_ROWS:
         return False
     rows = [list(map(keep_letters, row)) for row in table.rows]
     for printed in (page.rows[n] for n in page.find_rows(table.items)):
