@@ -441,6 +441,25 @@ def test_a_table_over_pages_has_its_head_on_each(is_repeated: bool) -> None:
     ]
 
 
+def budget(*names: tuple[float, str]) -> list[Line]:
+    """A table whose figures end where their heads do, with names of groups in bold."""
+    columns, heads = (72, 235, 310, 385), ((208, 2026), (283, 2027), (358, 2028))
+    lines: list[Line] = [(x, 100, 10, "F2", f"Budget {year}") for x, year in heads]
+    lines += [(72, y, 10, "F2", name) for y, name in names]
+    lines += table(128, ("Gifts", "$ 8,500", "$ 9,120", "$ 9,000"), columns=columns)
+    lines += table(142, ("Total income", "$ 9,700", "$ 9,990", "$ 9,900"), columns=columns)
+    lines += table(170, ("Rope and sails", "$ 2,000", "$ 4,870", "$ 3,500"), columns=columns)
+    return [*lines, *table(184, ("Dues", "$ 3,100", "$ 3,100", "$ 3,100"), columns=columns)]
+
+
+BUDGET = ["|  | Budget 2026 | Budget 2027 | Budget 2028 |", "|---|---|---|---|"]
+
+
+def test_a_head_that_begins_before_its_figures_is_above_them() -> None:
+    (rows,) = tables_of([heading(70, "Budget", 18), *budget((156, "Expenditure")), *body(300)])
+    assert rows[:2] == BUDGET
+
+
 def test_a_title_in_a_table_is_not_its_head() -> None:
     lines = table(100, ("Fees of the harbour in the year 2026",), ("Length", "Boats", "Summer"))
     (rows,) = tables_of([*lines, *table(128, *ROPES), *body(300)])

@@ -371,12 +371,15 @@ def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
         if all(cell.right <= left or right <= cell.left for left, right in columns):
             columns.append([cell.left, cell.right])
     columns.sort()
+    left = min((row[0].left for row in rows if row), default=0.0)
     found = []
     for row in rows:
         texts = [""] * (len(columns) + 1)
         for cell in row:
             reach = [min(cell.right, right) - max(cell.left, left) for left, right in columns]
             label = not columns or (cell is row[0] and cell.left < columns[0][0])
+            if label and columns and row[1:]:  # a head may begin left of its column
+                label = cell.left - left <= abs(columns[0][1] - cell.right)
             at = 0 if label else 1 + reach.index(max(reach))
             texts[at] = clean_line(f"{texts[at]} {cell.text}")
         found.append(texts)
