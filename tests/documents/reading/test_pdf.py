@@ -441,23 +441,31 @@ def test_a_table_over_pages_has_its_head_on_each(is_repeated: bool) -> None:
     ]
 
 
-def budget(*names: tuple[float, str]) -> list[Line]:
-    """A table whose figures end where their heads do, with names of groups in bold."""
-    columns, heads = (72, 235, 310, 385), ((208, 2026), (283, 2027), (358, 2028))
-    lines: list[Line] = [(x, 100, 10, "F2", f"Budget {year}") for x, year in heads]
-    lines += [(72, y, 10, "F2", name) for y, name in names]
-    lines += table(128, ("Gifts", "$ 8,500", "$ 9,120", "$ 9,000"), columns=columns)
-    lines += table(142, ("Total income", "$ 9,700", "$ 9,990", "$ 9,900"), columns=columns)
-    lines += table(170, ("Rope and sails", "$ 2,000", "$ 4,870", "$ 3,500"), columns=columns)
-    return [*lines, *table(184, ("Dues", "$ 3,100", "$ 3,100", "$ 3,100"), columns=columns)]
+def budget(y: float) -> list[Line]:
+    """A table from y on whose figures end where their heads, of size 9 above it, do."""
+    rows = [("Gifts", "$ 8,500", "$ 9,120", "$ 9,000"), ("Total income", *["$ 9,700"] * 3), ()]
+    rows += [("Rope and sails", *["$ 2,000"] * 3), ("Dues", *["$ 3,100"] * 3)]
+    heads = ((214, 2026), (289, 2027), (364, 2028))
+    lines: list[Line] = [(x, 120, 9, "F2", f"Budget {year}") for x, year in heads]
+    return [
+        *lines,
+        heading(y + 28, "Expenditure", 10),
+        *table(y, *rows, columns=(72, 235, 310, 385)),
+    ]
 
 
 BUDGET = ["|  | Budget 2026 | Budget 2027 | Budget 2028 |", "|---|---|---|---|"]
 
 
 def test_a_head_that_begins_before_its_figures_is_above_them() -> None:
-    (rows,) = tables_of([heading(70, "Budget", 18), *budget((156, "Expenditure")), *body(300)])
+    (rows,) = tables_of([heading(70, "Budget", 18), *budget(y=134), *body(300)])
     assert rows[:2] == BUDGET
+
+
+def test_the_name_of_a_group_is_no_heading_and_its_rows_have_the_head_above() -> None:
+    lines = [heading(138, "Income", 10), (72, 156, 10, "F1", "Money and other goods for the")]
+    (rows,) = tables_of([heading(60, "Budget", 18), *lines, *budget(y=168), *body(300)])
+    assert rows[:3] == [*BUDGET, "| Income |"]
 
 
 def test_a_title_in_a_table_is_not_its_head() -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from colligate.documents.reading.pdf.layout import (
     MARGIN,
@@ -48,8 +48,8 @@ def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
         return [table]
     whole = [row for row in table.rows if any(row)]
     # The box may cover text that is not in the table.
-    letters = list(accumulate(_count_letters(row.text) for row in rows))
-    total = sum(_count_letters(" ".join(row)) for row in whole)
+    letters = list(accumulate(len(keep_letters(row.text)) for row in rows))
+    total = sum(len(keep_letters("".join(row))) for row in whole)
     if total not in letters or all(prose) or not any(prose):
         return [table]
     end = letters.index(total) + 1
@@ -73,13 +73,6 @@ def _is_prose(row: PdfLine) -> bool:
     return all(gap < _CELL_GAP * max(row.size, 1.0) for gap in gaps)
 
 
-_LETTER = re.compile(r"\w")
-
-
-def _count_letters(text: str) -> int:
-    return len(_LETTER.findall(text))
-
-
 def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
     """Return lines as paragraphs, split where the space or the type changes."""
     blocks: list[PdfBlock] = []
@@ -99,7 +92,7 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
 
 
 def restore_rows(pages: Sequence[PageLayout]) -> None:
-    """Print the lines of torn tables as they stand, in place; headings remain headings."""
+    """Print the lines of torn tables as they stand, in place, names of groups among them."""
     for page in pages:
         for read_pair in (_read_pair, _read_figure) if len(page.rows) <= _MOST_ROWS else ():
             if not (torn := _find_torn(page, read_pair)):
@@ -124,16 +117,12 @@ def _find_torn(page: PageLayout, read_pair: Callable[[Sequence[str]], str]) -> s
     """Return the rows whose label and first figure are not side by side in any block."""
     rows = ((n, _split_row(row)) for n, row in enumerate(page.rows) if len(row.items) > 1)
     pairs = {n: pair for n, cells in rows if len(cells) > 1 and (pair := read_pair(cells))}
-    texts = (
-        [keep_letters(text) for block in page.blocks for text in _list_texts(block)]
-        if pairs
-        else []
-    )
+    if not pairs:
+        return set()
+    texts = [keep_letters(text) for block in page.blocks for text in _list_texts(block)]
     torn = {n for n, pair in pairs.items() if not any(pair in text for text in texts)}
-    for table in page.blocks if torn else ():
-        if _is_sound(page, table):
-            torn -= page.find_rows(table.items)
-    return torn
+    sound = (page.find_rows(b.items) for b in page.blocks if torn and _is_sound(page, b))
+    return torn.difference(*sound)
 
 
 def _is_sound(page: PageLayout, table: PdfBlock) -> bool:
@@ -143,13 +132,11 @@ def _is_sound(page: PageLayout, table: PdfBlock) -> bool:
     """
     if not table.is_ruled or len(page.rows) > _MOST_ROWS:
         return False
-    rows = [list(map(keep_letters, row)) for row in table.rows]
-    for printed in (page.rows[n] for n in page.find_rows(table.items)):
-        texts = list(filter(None, map(keep_letters, _split_row(printed) or [printed.text])))
-        if not any(
-            all(text in row or (not text.isdecimal() and text in "|".join(row)) for text in texts)
-            for row in rows
-        ):
+    rows = ["|".join(["", *map(keep_letters, row), ""]) for row in table.rows]
+    for row in (page.rows[n] for n in page.find_rows(table.items)):
+        parts = filter(None, map(keep_letters, _split_row(row) or [row.text]))
+        texts = [f"|{part}|" if part.isdecimal() else part for part in parts]
+        if not any(all(text in cells for text in texts) for cells in rows):
             return False
     return True
 
@@ -223,6 +210,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
     whole = {n for n, found in kinds.items() if "table" in found or found == {"chrome"}}
     others = whole - torn  # rows of other tables, and running headers
     region = _find_region(page, torn, headings, others)
+    headings -= region
     found = set(region)
     size = 0
     while size < len(found):  # a piece goes as a whole
@@ -282,9 +270,27 @@ def _find_region(
             continue
         if not torn.isdisjoint(run):
             wide = [i for i in run if len(cut[i]) > 1]
-            found.update(i for i in run if wide and wide[0] <= i <= wide[-1])
+            rows = [i for i in run if wide and wide[0] <= i <= wide[-1]]
+            plain = [i for i in wide if i not in headings]
+            for is_heading, group in groupby(rows, headings.__contains__):
+                part = list(group)
+                is_between = plain and plain[0] < part[0] and part[-1] < plain[-1]
+                if not is_heading or (is_between and _names_group(page, part)):
+                    found.update(part)
         run = []
-    return found - headings
+    return found
+
+
+def _names_group(page: PageLayout, part: Sequence[int]) -> bool:
+    """Report whether lines that look like a heading are close to the rows around and like them."""
+    rows = page.rows[part[0] - 1 : part[-1] + 2]
+    size = 1.1 * max(rows[0].size, rows[-1].size)
+    is_like = all(name.size < size and name.x < rows[-1].x + 2 for name in rows[1:-1])
+    return is_like and all(_is_near(above, below) for above, below in pairwise(rows))
+
+
+def _is_near(row: PdfLine, below: PdfLine) -> bool:
+    return below.y - row.y - row.height <= 1.5 * max(row.height, below.height)
 
 
 def _is_text(page: PageLayout, cells: Sequence[_Cell]) -> bool:
@@ -510,7 +516,7 @@ def _take_rows_above(page: PageLayout, table: PdfBlock) -> bool:
         row, below = page.rows[n], page.rows[n + 1]
         cells = _cut_cells(row)
         places = _place(cells, every)
-        if below.y - row.y - row.height > 1.5 * max(row.height, below.height):
+        if not _is_near(row, below):
             break
         if places and len(places) - places.count(None) > 1:
             new = [(c.left, c.right) for c, at in zip(cells, places, strict=True) if at is None]
