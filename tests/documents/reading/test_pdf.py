@@ -621,6 +621,18 @@ def test_a_text_that_begins_anew_on_the_next_page_stays_apart(first: str, second
     assert f"\n\n{second}" in document.text
 
 
+def test_a_raised_figure_is_apart_from_the_figure_before_it() -> None:
+    raised = b"(%s) Tj /F1 5.8 Tf 3.3 Ts (%s) Tj 0 Ts /F1 10 Tf "
+    sentence = raised % (b"In 106 tests 10", b"6") + raised % (b" cycles on 90 m", b"2")
+    cell = b"BT /F1 10 Tf 300 464 Td %s ET" % raised % (b"8,200", b"3")
+    drawn = b"BT /F1 10 Tf 72 600 Td %s ET " % sentence + cell
+    rows = table(300, *ROPES[:2], ("N-13", "Hook"), ("N-14", "Pin", "82003"))
+    text = read(make_pdf([[*body(80), *rows]], drawn=drawn)).text
+    assert "In 106 tests 10^6 cycles on 90 m2" in text
+    assert "| Hook | 8,200^3 |" in text
+    assert "| Pin | 82003 |" in text
+
+
 def test_words_whose_letters_are_spaced_out_are_whole() -> None:
     drawn = b"BT /F1 12 Tf 5 Tc 72 700 Td (HARBOUR RULES) Tj ET"
     assert "HARBOUR RULES" in read(make_pdf([body(300)], drawn=drawn)).text

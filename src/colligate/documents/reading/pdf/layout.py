@@ -436,7 +436,7 @@ def _count_letters(lines: Sequence[PdfLine]) -> Counter[str]:
     return Counter(keep_letters("".join(line.text for line in lines)))
 
 
-_MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
+_MARKS = re.compile(r"[\s*\\_`^\-\u00ad\u2010\u2011]+")
 
 
 def _select_agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[PdfLine]:

@@ -37,6 +37,7 @@ from colligate.documents.reading.pdf.layout import (
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
 from colligate.documents.reading.pdf.sentences import join_sentences
+from colligate.documents.reading.pdf.superscripts import mark_superscripts
 from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
@@ -143,6 +144,7 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
         return pages, bool(layouts)
     data, comments = _prepare(source, min(page_count, _PAGE_LIMIT))
     parsed, turned = _parse(source, data, page_count)
+    mark_superscripts(data, parsed)
     silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
     pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
