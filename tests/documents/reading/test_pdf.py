@@ -633,9 +633,18 @@ def test_a_raised_figure_is_apart_from_the_figure_before_it() -> None:
     assert "| Pin | 82003 |" in text
 
 
-def test_words_whose_letters_are_spaced_out_are_whole() -> None:
-    drawn = b"BT /F1 12 Tf 5 Tc 72 700 Td (HARBOUR RULES) Tj ET"
-    assert "HARBOUR RULES" in read(make_pdf([body(300)], drawn=drawn)).text
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("HARBOUR RULES", "HARBOUR RULES"),
+        ("OFFICE HOURS 9 TO 17", "OFFICE HOURS 9 TO 17"),
+        ("123456789", "1 2 3 4 5 6 7 8 9"),
+        ("A1B2C3D4", "A 1 B 2 C 3 D 4"),
+    ],
+)
+def test_words_whose_letters_are_spaced_out_are_whole(words: str, expected: str) -> None:
+    drawn = f"BT /F1 12 Tf 4 Tc 72 700 Td ({words}) Tj ET".encode()
+    assert f"{expected}\n" in read(make_pdf([body(300)], drawn=drawn)).text
 
 
 @pytest.mark.parametrize(

@@ -287,14 +287,15 @@ def _close_up(item: TextItem) -> str:
     text: str = item.text.strip()
     if len(text) < 2 * _FEWEST_SPACED - 1 or set(text[1:12:2]) != {" "}:
         return text
-    letters = item.words
-    if len(letters) < _FEWEST_SPACED or not all(
-        w.text.isalpha() and len(w.text) == 1 for w in letters
-    ):
+    words = item.words
+    letters = [keep_letters(word.text) for word in words]
+    if len(words) < _FEWEST_SPACED or any(len(letter) > 1 for letter in letters):
         return text
-    gaps = [b.x - (a.x + a.width) for a, b in pairwise(letters)]
-    wide = 1.6 * median(gaps)
-    rest = zip(letters[1:], gaps, strict=True)
+    gaps = [b.x - (a.x + a.width) for a, b in pairwise(words)]
+    wide, count = 1.6 * median(gaps), sum(map(str.isalpha, letters))
+    if count < len(words) and (max(gaps) <= wide or 2 * count <= len(words)):
+        return text  # figures, or "A 1 B 2": a row
+    rest = zip(words[1:], gaps, strict=True)
     return text[0] + "".join((" " if gap > wide else "") + w.text for w, gap in rest)
 
 
