@@ -272,6 +272,18 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
 
 
+def test_what_is_struck_out_in_a_sheet_is_between_tildes(tmp_path: Path) -> None:
+    fonts = '<fonts><font/><font><strike/></font><font><strike val="0"/></font></fonts>'
+    used = "".join(f'<xf fontId="{n}"/>' for n in range(3))
+    styles = f'<styleSheet xmlns="{SHEETS}">{fonts}<cellXfs>{used}</cellXfs></styleSheet>'
+    old = "<r><rPr><strike/></rPr><t>89</t></r><r><rPr><strike/></rPr><t>.00 </t></r>"
+    cells = f'<c t="inlineStr" s="1"><is>{old}<r><t>79.00</t></r></is></c>'
+    cells += "".join(f'<c s="{n}"><v>{n}2</v></c>' for n in range(3))
+    content = with_members(workbook(S=rows_of(cells)), {"xl/styles.xml": styles})
+    text = write_and_read(tmp_path / "a.xlsx", content).text
+    assert "| ~~89.00~~ 79.00 | 2 | ~~12~~ | 22 |" in text
+
+
 GAP, TWICE = '<t:table-cell t:number-columns-repeated="2"/>', 't:number-columns-repeated="2"'
 ODS = open_document(
     "spreadsheet",

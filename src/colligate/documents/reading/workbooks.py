@@ -192,8 +192,12 @@ class _CellReader:
         own = {
             each.get("numFmtId"): each.get("formatCode", "") for each in styles.iter("{*}numFmt")
         }
-        used = [each.get("numFmtId", "") for each in styles.iterfind(".//{*}cellXfs/{*}xf")]
-        self._formats = [own.get(n) or KNOWN_FORMATS.get(_int(n), "") for n in used]
+        used = styles.findall(".//{*}cellXfs/{*}xf")
+        numbers = [each.get("numFmtId", "") for each in used]
+        self._formats = [own.get(n) or KNOWN_FORMATS.get(_int(n), "") for n in numbers]
+        fonts = enumerate(styles.iterfind(".//{*}fonts/{*}font"))
+        struck = {str(n) for n, font in fonts if _is_struck(font)}
+        self._struck = {str(n) for n, each in enumerate(used) if each.get("fontId") in struck}
         properties = book.find("{*}workbookPr")
         since_1904 = properties is not None and properties.get("date1904") in _TRUE
         self._day_zero = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30)
@@ -209,8 +213,9 @@ class _CellReader:
             for cell in row.iterfind("{*}c"):
                 place = _PLACE.match(cell.get("r", ""))
                 column = _read_column(place[1]) if place else column + 1
-                if text := self._read(cell):
-                    cells[column] = " ".join(text.split())
+                if text := " ".join(self._read(cell).split()):
+                    is_struck = cell.get("s", "0") in self._struck and _STRUCK not in text
+                    cells[column] = _strike(text) if is_struck else text
             if cells or number in grid.notes:
                 yield grid.place(number, cells, is_hidden=row.get("hidden") in _TRUE)
 
@@ -256,9 +261,24 @@ _CODED = re.compile("_x([0-9A-Fa-f]{4})_")  # a control character, such as _x000
 def _join_text(element: etree._Element) -> str:
     """Return the runs of a text, without its reading aids (phonetic runs)."""
     text = "".join(
-        each.text or "" for each in element.iter("{*}t") if not each.getparent().tag.endswith("rPh")
+        _strike(each.text or "", "\0") if _is_struck(run.find("{*}rPr")) else each.text or ""
+        for each in element.iter("{*}t")
+        if not (run := each.getparent()).tag.endswith("rPh")
     )
+    text = text.replace("\0\0", "").replace("\0", _STRUCK)  # struck runs are one
     return _CODED.sub(lambda code: chr(int(code[1], 16)), text) if "_x" in text else text
+
+
+_STRUCK = "~~"
+
+
+def _is_struck(font: etree._Element | None) -> bool:
+    found = font.iterfind("{*}strike") if font is not None else ()
+    return any(each.get("val", "1") in _TRUE for each in found)
+
+
+def _strike(text: str, mark: str = _STRUCK) -> str:
+    return text.replace(bare, f"{mark}{bare}{mark}", 1) if (bare := text.strip()) else text
 
 
 # XLS
