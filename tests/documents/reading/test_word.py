@@ -86,6 +86,11 @@ RESTARTED = (
             item("a") * 2 + item("b", 1),
             "2.1 b\n",
         ),
+        (
+            level(0, "upperRoman", "%1.") + level(1, "decimalZero", "%1.%2", "<w:isLgl/>"),
+            item("a") * 2 + item("b", 1),
+            "2.01 b\n",
+        ),
         (level(0, "chineseCounting", "第%1条"), item("a") * 36, "第三十六条 a\n"),
         (level(0, "decimal", "Proposal %1:"), item("a") * 3, "Proposal 3: a\n"),
         (level(0, "bullet", "o"), item("a") * 2, "- a\n- a\n"),

@@ -349,7 +349,9 @@ class _Numbering:
             if at not in levels:
                 return ""
             count = counts.get(at, _read_start(levels[at]))
-            shown = "decimal" if legal else _value(levels[at].find("{*}numFmt"))
+            shown = _value(levels[at].find("{*}numFmt"))
+            if legal and shown != "decimalZero":  # these are figures: Section 1.01
+                shown = "decimal"
             if shown in ("none", "bullet"):
                 return ""
             return (
