@@ -77,6 +77,17 @@ def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -
     assert document.pages[-1].end == len(document.text)
 
 
+def test_hidden_slides_are_named(tmp_path: Path) -> None:
+    deck = slides(shape("body", (0, "Shown.")), shape("body", (0, "For us alone.")))
+    part = f'<p:sld {A} {P} show="0"><p:spTree>{shape("body", (0, "Us."))}</p:spTree></p:sld>'
+    document = write_and_read(
+        tmp_path / "deck.pptx", with_members(deck, {"ppt/slides/slide2.xml": part})
+    )
+    assert "Us." in document.text
+    (warning,) = document.warnings
+    assert warning.endswith("hidden slides are read: 2")
+
+
 CHART = (
     '<c:chartSpace xmlns:c="c"><c:chart><c:ser><c:tx><c:v>Visits</c:v></c:tx><c:cat>'
     '<c:pt idx="0"><c:v>May</c:v></c:pt><c:pt idx="1"><c:v>June</c:v></c:pt></c:cat><c:val>'

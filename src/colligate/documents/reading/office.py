@@ -250,20 +250,23 @@ def read_pptx(source: SourceFile) -> Document:
     shown = [related.get(each.xpath("string(@*[namespace-uri()])"), "") for each in listed]
     slides = {name: int(part[1]) for name in archive.names if (part := _SLIDE_PART.match(name))}
     order = dict.fromkeys([*shown, *sorted(slides, key=lambda name: slides[name])])
-    text, pages = "", []
+    text, pages, hidden = "", [], []
     for number, name in enumerate((each for each in order if each in slides), start=1):
-        start = len(text)
-        content, _ = parse_html(source, _write_slide(archive, name))
+        start, slide = len(text), archive.parse(name)
+        if slide.get("show") in ("0", "false"):
+            hidden.append(str(number))
+        content, _ = parse_html(source, _write_slide(archive, name, slide))
         content = content.strip("\n")
         text += content if content.startswith("## ") else f"## Slide {number}\n\n{content}"
         text += "\n\n"
         pages.append(Page(number, start, len(text)))
+    if hidden:
+        source.warn(f"hidden slides are read: {', '.join(hidden)}")
     metadata = read_properties(archive.parse(CORE))
     return replace(make_document(source, text, metadata=metadata), pages=tuple(pages))
 
 
-def _write_slide(archive: Archive, name: str) -> str:
-    slide = archive.parse(name)
+def _write_slide(archive: Archive, name: str, slide: etree._Element) -> str:
     tree = slide.find(".//{*}spTree")
     if tree is None:
         return ""
