@@ -634,6 +634,21 @@ def test_a_raised_figure_is_apart_from_the_figure_before_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("initial", "rest", "expected"),
+    [
+        ("L", "arch boards are stacked with laths", "Larch boards are"),
+        ("A", "cross the yard stands a shed of larch", "Across the yard"),
+        ("A", "shed of larch stands in the yard", "A shed of"),
+    ],
+)
+def test_a_large_first_letter_is_in_its_word(initial: str, rest: str, expected: str) -> None:
+    lines = [(100, 100 + 14 * n, 12, "F1", text) for n, text in enumerate((rest, "for a week."))]
+    text = read(make_pdf([[(72, 114, 40, "F1", initial), *lines, *body(128)]])).text
+    assert expected in text
+    assert f"{initial}\n" not in text
+
+
+@pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("HARBOUR RULES", "HARBOUR RULES"),

@@ -1,4 +1,4 @@
-"""Words broken over two lines of a PDF: whose hyphen is the printer's, and whose is their own."""
+"""Words of a PDF that are printed in two parts: over two lines, or with a large first letter."""
 
 from __future__ import annotations
 
@@ -57,6 +57,41 @@ def mark_broken_words(pages: Sequence[PageLayout]) -> None:
         if not (second[0].isupper() or _has_word(printed, f"{first}-{second}".lower())):
             whole = _is_known(printed, (first + second).lower())
             line.joined = whole or not _is_known(printed, first.lower())
+
+
+def join_initials(pages: Sequence[PageLayout]) -> None:
+    """Put a first letter that is as high as several lines into the line right of it.
+
+    It is a word of its own if it is one elsewhere, as "A" is, and what the two make is none.
+    """
+    found = {
+        id(block): (page, block, other.lines[0])
+        for page in pages
+        for pair in pairwise(page.blocks)
+        for block, other in (pair, pair[::-1])
+        if len(block.lines) == 1 and other.lines and _begins(block.lines[0], other.lines[0])
+    }
+    lowest = min((block.lines[0].height for _, block, _ in found.values()), default=0.0)
+    rows = (row for page in pages for row in page.rows if row.height < lowest)
+    printed = {word for row in rows for word in row.text.lower().split()} if found else set()
+    for page, block, line in found.values():
+        letter, head = block.lines[0].text, _HEAD.match(line.text)
+        whole = (letter + head[0] if head else "").lower()
+        is_word = letter.lower() in printed and not _is_known(printed, whole)
+        line.text = letter + " " * is_word + line.text
+        page.blocks.remove(block)
+
+
+def _begins(initial: PdfLine, line: PdfLine) -> bool:
+    """Report whether a line is the first of those right of a letter that is much higher."""
+    return (
+        len(initial.text) == 1
+        and initial.text.isupper()
+        and line.text[:1].islower()
+        and 2 * line.height < initial.height
+        and 0 <= line.y - initial.y < initial.height / 2
+        and abs(line.x - initial.x - initial.width) < line.height
+    )
 
 
 def _is_known(printed: set[str], word: str) -> bool:

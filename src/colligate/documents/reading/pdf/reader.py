@@ -26,7 +26,12 @@ from colligate.documents.reading.pdf.annotations import find_marks, read_comment
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
-from colligate.documents.reading.pdf.hyphens import HYPHENS, dehyphenate_lines, mark_broken_words
+from colligate.documents.reading.pdf.hyphens import (
+    HYPHENS,
+    dehyphenate_lines,
+    join_initials,
+    mark_broken_words,
+)
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
@@ -51,6 +56,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     outline, facts, page_count = _read_facts(source)
     pages, is_recognised = _lay_out(source, page_count)
     _check_text(source, pages)
+    join_initials(pages)
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
