@@ -25,6 +25,8 @@ STYLES = (
     f'<x:list-style s:name="L">{LEVELS}{open_level(3, "a", PREFIX)}</x:list-style>'
     f"<x:outline-style>{LEVELS}</x:outline-style>"
     '<s:style s:name="S"><s:text-properties s:text-line-through-style="solid"/></s:style>'
+    '<s:style s:name="P" s:parent-style-name="S"/><s:style s:name="N">'
+    '<s:text-properties s:text-line-through-style="none"/></s:style>'
     '<s:style s:name="H"><s:text-properties x:display="none"/></s:style>'
 )
 COVERED = "<t:covered-table-cell/>"
@@ -49,6 +51,12 @@ COVERED = "<t:covered-table-cell/>"
             '<x:tracked-changes><x:p>gone</x:p></x:tracked-changes><x:p><x:span x:style-name="S">30'
             '</x:span> 45<x:span x:style-name="H">x</x:span></x:p>',
             "~~30~~ 45",
+        ),
+        (
+            '<x:p x:style-name="P">Pay <x:span x:style-name="S">30</x:span>.</x:p>'
+            '<x:p x:style-name="P"/><x:p x:style-name="P">A<x:span x:style-name="N">b</x:span>'
+            '</x:p><x:p>A <x:span x:style-name="P">fee</x:span></x:p>',
+            "~~Pay 30.~~\n\nAb\n\nA ~~fee~~",
         ),
         (
             "<x:p>A<x:note><x:note-citation>1</x:note-citation><x:note-body><x:p>Note.</x:p>"

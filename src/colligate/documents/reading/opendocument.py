@@ -74,20 +74,46 @@ def _place_notes(body: etree._Element) -> None:
 
 def _mark_styles(source: SourceFile, body: etree._Element, parts: list[etree._Element]) -> None:
     """Mark what its style strikes out, and what it hides."""
-    styles = [style for part in parts for style in part.iter("{*}style")]
-    shown = {_value(style, "name"): style.find("{*}text-properties") for style in styles}
-    hidden = {name for name in shown if _value(shown[name], "display") == "none"}
-    struck = {
-        name for name in shown if _value(shown[name], "text-line-through-style") not in ("", "none")
-    }
+    styles = {_value(each, "name"): each for part in parts[::-1] for each in part.iter("{*}style")}
+    shown = {name: _find_property(styles, name, "display") for name in styles}
+    lines = {name: _find_property(styles, name, "text-line-through-style") for name in styles}
     found = False
     for element in body.iter("{*}span", "{*}p", "{*}h", "{*}section"):
-        if _value(element, "style-name") in hidden or _value(element, "display") == "none":
+        name, kind = _value(element, "style-name"), etree.QName(element).localname
+        if shown.get(name) == "none" or _value(element, "display") == "none":
             element.tag, found = "hidden", True
-        elif _value(element, "style-name") in struck and etree.QName(element).localname == "span":
-            element.tag = "struck"
+        elif lines.get(name, "none") not in ("", "none"):
+            if kind == "span" and next(element.iterancestors("struck"), None) is None:
+                element.tag = "struck"
+            elif kind in ("p", "h") and not any(
+                lines.get(_value(span, "style-name")) == "none" for span in element.iter("{*}span")
+            ):
+                _strike_out(element)
     if found:
         source.warn("hidden text is not read")
+
+
+_MOST_PARENTS = 20
+
+
+def _find_property(styles: dict[str, etree._Element], name: str, kind: str) -> str:
+    """Return what a style says of its text, or else those that it is based on."""
+    for _ in range(_MOST_PARENTS):
+        if name not in styles:
+            break
+        if value := _value(styles[name].find("{*}text-properties"), kind):
+            return value
+        name = _value(styles[name], "parent-style-name")
+    return ""
+
+
+def _strike_out(line: etree._Element) -> None:
+    """Put all that a paragraph holds into an element that is struck out."""
+    if "".join(line.itertext()).strip():
+        struck = etree.Element("struck")
+        struck.text, line.text = line.text, None
+        struck.extend(list(line))
+        line.append(struck)
 
 
 def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> None:
