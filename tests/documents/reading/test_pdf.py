@@ -548,6 +548,26 @@ def test_comments_are_read_and_attachments_are_named() -> None:
     assert warning.endswith("attachments are not read: prices.csv")
 
 
+def test_what_is_typed_on_a_page_stands_there_and_a_mark_has_its_words() -> None:
+    lines: list[Line] = [(72, 100, 11, "F1", "The rent is .............. euros a month.")]
+    lines += [(72, 130, 11, "F1", "The notice period is two months."), *body(300)]
+    typed = "/Subtype /FreeText /IT /FreeTextTypewriter /F 4 /Contents"
+    on_words = "/Rect [170 655 240 672] /QuadPoints [171 672 189 672 171 658 189 658]"
+    notes = [
+        f"{typed} (85.00) /Rect [140 688 200 703]",
+        f"{typed} (Why?) /Rect [72 658 120 672]",
+        f"/Subtype /StrikeOut {on_words}",
+        f"/Subtype /Highlight {on_words} /Contents (three?) /T (Ada Mercer)",
+    ]
+    text = read(make_pdf([lines], annotations=notes)).text
+    assert "The rent is 85.00 euros a month." in text
+    assert text.split("\n\n")[-3:] == [
+        "Comment: Why?",
+        "Comment on ~~two~~",
+        'Comment (Ada Mercer) on "two": three?',
+    ]
+
+
 def test_pages_tile_and_empty_ones_are_said() -> None:
     document = read(make_pdf([[*body(80)], [], [*body(80, text="The third page speaks.")]]))
     check_places(document)

@@ -1,15 +1,17 @@
 """What lies on a page of a PDF rather than in it: the fields of a form, and comments.
 
 Loading a form makes pdfium draw the values that no program drew. What is ticked or chosen is a
-picture or nothing at all, so it is printed as text, and laid out with the words around it.
+picture or nothing at all, so it is printed as text, and laid out with the words around it. So is
+what a typewriter tool put into the blanks of a page.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+import re
+from collections.abc import Callable, Container, Iterator
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from pypdfium2 import PdfDocument, PdfPage, PdfTextPage, raw
@@ -68,19 +70,69 @@ def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
         )
 
 
-_NO_COMMENTS = (raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_WIDGET)
-
-
-def read_comments(page: PdfPage) -> Iterator[str]:
-    """Yield what is written in a page's notes, marks and stamps, with the writer's name."""
+def find_typed(page: PdfPage) -> Iterator[Mark]:
+    """Yield the lines that a typewriter tool put where the page itself has no words."""
+    box, words = raw.FS_RECTF(), cache(page.get_textpage)
     for annotation in _open_annotations(page):
-        if raw.FPDFAnnot_GetSubtype(annotation) not in _NO_COMMENTS:
-            text, writer = (
-                _decode(partial(raw.FPDFAnnot_GetStringValue, annotation, key))
-                for key in (b"Contents", b"T")
-            )
-            if text.strip():
-                yield f"Comment ({writer}): {text}" if writer else f"Comment: {text}"
+        text = _read_value(annotation, b"Contents").strip()
+        if _read_value(annotation, b"IT") != "FreeTextTypewriter" or len(text.splitlines()) != 1:
+            continue
+        raw.FPDFAnnot_GetRect(annotation, box)
+        high, size = box.top - box.bottom, min(box.top - box.bottom, _LARGEST)
+        right = min(box.right, box.left + 0.5 * size * len(text))
+        if not 0 < high < 2 * _LARGEST or raw.FPDFPage_GetRotation(page):
+            continue
+        middle = box.left, box.bottom + 0.4 * high, right, box.top - 0.4 * high
+        if not words().get_text_bounded(*middle).strip():
+            yield Mark(text, size, (1, 0, 0, 1, box.left, box.top - 0.9 * size))
+
+
+_NO_COMMENTS = (raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_WIDGET)
+_ON_WORDS = (raw.FPDF_ANNOT_HIGHLIGHT, raw.FPDF_ANNOT_UNDERLINE, raw.FPDF_ANNOT_SQUIGGLY)
+
+
+def read_comments(page: PdfPage, printed: Container[str] = ()) -> Iterator[str]:
+    """Yield what is written in a page's notes, marks and stamps, with the writer's name, and the
+    words that are marked or struck out. What is printed on the page is left out."""
+    words = cache(page.get_textpage)
+    for annotation in _open_annotations(page):
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
+        text, writer = (_read_value(annotation, key) for key in (b"Contents", b"T"))
+        if kind in _NO_COMMENTS or text.strip() in printed:
+            continue
+        label, struck = f"Comment ({writer})" if writer else "Comment", ""
+        if kind == raw.FPDF_ANNOT_STRIKEOUT and (struck := _read_words(words(), annotation)):
+            label += f" on ~~{struck}~~"
+        elif text.strip() and kind in _ON_WORDS and (marked := _read_words(words(), annotation)):
+            label += f' on "{marked}"'
+        if text.strip():
+            yield f"{label}: {text}"
+        elif struck:
+            yield label
+
+
+_MOST_QUADS = 10  # lines of words that one mark is on
+_LONGEST_WORD = 40
+
+
+def _read_words(words: PdfTextPage, annotation: Any) -> str:
+    """Return the whole words that a mark is on."""
+    quad, found = raw.FS_QUADPOINTSF(), list[str]()
+    for n in range(min(raw.FPDFAnnot_CountAttachmentPoints(annotation), _MOST_QUADS)):
+        raw.FPDFAnnot_GetAttachmentPoints(annotation, n, quad)
+        (left, *_, right), (low, *_, high) = (
+            sorted(getattr(quad, f"{axis}{at}") for at in range(1, 5)) for axis in "xy"
+        )
+        middle = (low + high) / 2
+        text = words.get_text_bounded(left + 1, middle - 1, right - 1, middle + 1).strip()
+        at = words.get_index(left + 1, middle, high - low, high - low) or 0
+        if text and words.get_text_range(at, len(text)) == text:
+            start = max(0, at - _LONGEST_WORD)
+            before = words.get_text_range(start, at - start) if at else ""
+            after = words.get_text_range(at + len(text), _LONGEST_WORD)
+            text = re.split(r"\s", before)[-1] + text + re.split(r"\s", after)[0]
+        found.append(text)
+    return " ".join(" ".join(found).split())
 
 
 def _open_annotations(page: PdfPage) -> Iterator[Any]:
@@ -105,6 +157,10 @@ def _list_chosen(form: Any, annotation: Any, kind: int) -> Iterator[str]:
     for at in range(raw.FPDFAnnot_GetOptionCount(form, annotation) if is_list else 0):
         if raw.FPDFAnnot_IsOptionSelected(form, annotation, at):
             yield _decode(partial(raw.FPDFAnnot_GetOptionLabel, form, annotation, at))
+
+
+def _read_value(annotation: Any, key: bytes) -> str:
+    return _decode(partial(raw.FPDFAnnot_GetStringValue, annotation, key))
 
 
 def _decode(read: Callable[..., int]) -> str:

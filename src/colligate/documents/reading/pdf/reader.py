@@ -22,7 +22,7 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_code, format_table, markdown_tree
-from colligate.documents.reading.pdf.annotations import find_marks, read_comments
+from colligate.documents.reading.pdf.annotations import find_marks, find_typed, read_comments
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
@@ -236,13 +236,14 @@ _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their squ
 def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list[str]]]:
     """Return the PDF as liteparse is to see it, and the comments on each page.
 
-    What is ticked in a form is printed, and what pages with very many lines draw is left out; a
-    warning names them. Text stays: where pdfium would lose some, as of fonts that are drawings,
-    nothing is changed.
+    What is ticked in a form or typed on a page is printed, and what pages with very many lines
+    draw is left out; a warning names them. Text stays: where pdfium would lose some, as of fonts
+    that are drawings, nothing is changed.
     """
     document, dropped = PdfDocument(source.data), list[int]()
     changed: dict[int, int] = {}  # how many characters they had
     comments: dict[int, list[str]] = {}
+    shown: dict[int, list[str]] = {}  # comments without those that are printed
     document.init_forms()
     for index in range(page_count):
         with suppress(PdfiumError):  # a damaged page, which liteparse reports
@@ -254,7 +255,10 @@ def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list
             count = raw.FPDFPage_CountObjects(handle)
             lines = [measure(get(handle, at)) for at in range(count)]  # -1 for text
             is_crowded = sum(lines) + lines.count(-1) > _MOST_LINES
-            marks = list(find_marks(document, page)) if document.formenv else []
+            marks = list(find_typed(page)) if found else []
+            printed = {mark.text for mark in marks}
+            shown[index + 1] = list(read_comments(page, printed)) if printed else found
+            marks += find_marks(document, page) if document.formenv else ()
             if is_crowded or marks:
                 changed[index] = page.get_textpage().count_chars()
             if is_crowded:
@@ -279,7 +283,7 @@ def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list
     if dropped:
         pages = _list_pages(dropped)
         source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
-    return saved.getvalue(), comments
+    return saved.getvalue(), shown
 
 
 def _make_parser(**options: Any) -> LiteParse:
