@@ -138,6 +138,9 @@ def find_body_size(pages: Sequence[PageLayout]) -> float:
     return sizes.most_common(1)[0][0]
 
 
+_Lines = Mapping[tuple[int, ...], PdfLine]  # printed across blocks, by the ids of their items
+
+
 def _build_page(views: Sequence[ParsedPage]) -> PageLayout:
     """Return a page of views of it, each upright for a part of its text; the largest comes first.
 
@@ -169,6 +172,8 @@ def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
     if top:
         foreign |= {id(item) for item in items if placed.issuperset(item.text.split())}
     upright = [item for item in items if id(item) not in foreign] if foreign else items
+    rows = [_build_line(found.number - 1, row) for row in _group_rows(upright)]
+    known = {tuple(map(id, row.items)): row for row in rows}
     used: list[TextItem] = []
     blocks: list[PdfBlock] = []
     tables: list[tuple[PdfBlock, LayoutBlock]] = []
@@ -180,13 +185,13 @@ def _add_view(found: PageLayout, view: ParsedPage, placed: set[str]) -> None:
                 continue
             words = {word for item in inside if id(item) in foreign for word in item.text.split()}
             placed |= words & set(_list_words(block))
-        built = _build_block(found.number - 1, block, mine)
+        built = _build_block(found.number - 1, block, mine, known)
         blocks.append(built)
         if built.kind == "table":
             tables.append((built, block))
         if built.lines or built.rows or built.verbatim:
             used += built.items
-    found.rows += [_build_line(found.number - 1, row) for row in _group_rows(upright)]
+    found.rows += rows
     claims = Counter(map(id, used))
     for built, block in tables:
         for item in _find_unwritten(built):
@@ -309,7 +314,9 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
             or item.text.startswith(" ")
         )
         parts.append((" " if spaced else "") + _close_up(item))
-    letters = [sum(map(str.isalnum, i.text)) for i in row]
+    # How many letters each has; of one alone it is enough whether it has some.
+    count = sum if len(row) > 1 else any
+    letters = [int(count(map(str.isalnum, i.text))) for i in row]
     total = sum(letters) or 1
     faces = [_find_face(i.font_name) for i in row]
     bold = sum(n for n, face in zip(letters, faces, strict=True) if face.bold)
@@ -331,7 +338,9 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
     )
 
 
-def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> PdfBlock:
+def _build_block(
+    page: int, block: LayoutBlock, items: Sequence[TextItem], known: _Lines
+) -> PdfBlock:
     marker = clean_line(block.marker or "")
     found = PdfBlock(block.kind, [], block.level or 0, marker)
     if block.kind == "table":
@@ -343,7 +352,7 @@ def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> Pd
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
         found.items = list(items)
     elif block.text:
-        found.lines = _build_lines(page, block, items)
+        found.lines = _build_lines(page, block, items, known)
         found.items = list(items)
     return found
 
@@ -418,9 +427,14 @@ def _find_inside(
     ]
 
 
-def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> list[PdfLine]:
+def _build_lines(
+    page: int, block: LayoutBlock, items: Sequence[TextItem], known: _Lines
+) -> list[PdfLine]:
     text = block.text or ""
-    rows = [_build_line(page, row) for row in _group_rows(items)]
+    rows = [
+        replace(line) if (line := known.get(tuple(map(id, row)))) else _build_line(page, row)
+        for row in _group_rows(items)
+    ]
     if is_rtl(text) and Counter(keep_letters(text)) == _count_letters(rows):
         return rows
     lines = _select_agreeing(rows, text, block.marker)
