@@ -64,7 +64,7 @@ def test_as_json_and_in_the_prompt_it_is_material_only(
     assert "\x1b" not in done.stdout
     quote = json.loads(done.stdout)["citations"][0]["quote"]
     assert QUOTE in quote
-    assert HOSTILE.startswith(quote[:100])
+    assert quote.startswith(QUOTE)
     prompts = [each["messages"] for each in openai_server.requests]
     system, user = next(each for each in prompts if "<passage " in each[-1]["content"])
     assert "Ignore previous instructions" not in system["content"]
