@@ -19,7 +19,7 @@ import shutil
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,7 @@ from colligate.lab.jobs.identity import check_same, versions
 from colligate.lab.training.fitting import CHECKPOINTS, RECORD, run_trainer
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.lab.training.trainer import COMMON, explain_failures, find_checkpoint, transformers
-from colligate.models.hf.loading import cpu_has_bfloat16
-from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids, read_tokenizer
+from colligate.models.pairs import read_tokenizer
 from colligate.models.weights import hash_file, pull
 from colligate.reporting import report_pull
 from colligate.strategies.auto.prompts import QuestionKind
@@ -48,10 +47,19 @@ try:
     import torch
     from onnxruntime.quantization import quantize_dynamic
     from safetensors.torch import load_model
-    from tokenizers import Tokenizer
     from torch import Tensor, nn
     from torch.nn import functional as F
     from torch.utils.data import DataLoader, IterableDataset
+
+    from colligate.lab.training.pair_network import (
+        HIDDEN,
+        NEVER,
+        OnePair,
+        PairHead,
+        Score,
+        StateStore,
+        mean,
+    )
 except ImportError as _error:
     raise MissingExtra(
         "training a head needs torch, transformers, onnx and onnxscript",
@@ -63,8 +71,6 @@ BASE = "minilm-l6-v2"
 """The pinned weights that are trained on."""
 
 Kind = Literal["reranker", "verifier", "kinds"]
-Score = Callable[[Sequence[tuple[str, str]]], Tensor]
-"""Returns the logits of pairs of texts."""
 
 
 class Labelled(RecordModel):
@@ -242,149 +248,12 @@ class _Batches(IterableDataset):  # type: ignore[misc]
                 yield order[at : at + self._size]
 
 
-# What all heads are: layers of MiniLM under a part of their own.
-#
-# The first layers read the two texts apart, with MiniLM's weights as they are, so that the
-# states of a text can be kept (as in PreTTR: MacAvaney et al. 2020). The last ones read them
-# together: the attention between the two starts closed, and training opens it step by step.
-
-APART = 3
-"""Layers that read the two texts apart; they and the word embeddings are not trained."""
-
-_NEVER = -1e4
-_HIDDEN = 96
-_AT_ONCE = 16  # texts, or pairs of them, that are computed together
-
-
-class PairHead(nn.Module, ABC):  # type: ignore[misc]
-    """Scores pairs of texts by the layers of MiniLM; `compare` is each head's own."""
-
-    def __init__(self, bert: Any) -> None:
-        super().__init__()
-        self.width = bert.config.hidden_size
-        self.embeddings = bert.embeddings
-        self.low = nn.ModuleList(bert.encoder.layer[:APART])
-        self.high = nn.ModuleList(bert.encoder.layer[APART:])
-        for part in (self.embeddings, self.low):
-            part.requires_grad_(False)
-        self.side = nn.Parameter(torch.zeros(self.width))  # marks the second text
-        self.drop = nn.Dropout(0.1)
-
-    def read_apart(self, ids: Tensor, seen: Tensor, places: Tensor | None = None) -> Tensor:
-        """Return the states of texts after the first layers, [texts, tokens, width].
-
-        `seen` tells which tokens a token attends to, [texts, tokens or 1, tokens].
-        """
-        states = self.embeddings(input_ids=ids, position_ids=places)
-        for layer in self.low:
-            states = layer(states, torch.where(seen, 0.0, _NEVER)[:, None])
-        return states
-
-    def forward(
-        self, first: Tensor, first_real: Tensor, second: Tensor, second_real: Tensor, closed: float
-    ) -> Tensor:
-        """Return a logit, or logits, for each pair of states.
-
-        `..._real` are False at padding. `closed` is added to the logits of attention between the
-        two texts.
-        """
-        length = first.shape[1]
-        states = torch.cat([first, second + self.side], 1)
-        mask = torch.where(torch.cat([first_real, second_real], 1), 0.0, _NEVER)
-        mask = mask[:, None, None, :]
-        if closed:
-            here = torch.arange(states.shape[1]) < length
-            mask = mask + torch.where(here[:, None] == here[None], 0.0, closed)
-        for layer in self.high:
-            states = layer(states, mask)
-        states = states.float()
-        return self.compare(states[:, :length], first_real, states[:, length:], second_real)
-
-    @abstractmethod
-    def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
-        """Return the logits of pairs whose states, after the last layers, are `a` and `b`."""
-
-
-def _mean(states: Tensor, real: Tensor) -> Tensor:
-    weights = real[..., None].to(states.dtype)
-    return (states * weights).sum(1) / weights.sum(1)
-
-
-class OnePair(nn.Module):  # type: ignore[misc]
-    """A head for the ids of one question and one passage, both [1, tokens]; what is exported.
-
-    The first layers get both in one row, blind to each other: each weight is used once, and the
-    quantisation finds all of them.
-    """
-
-    def __init__(self, head: PairHead) -> None:
-        super().__init__()
-        self.head = head
-
-    def forward(self, question: Tensor, passage: Tensor) -> Tensor:
-        """Return the logit, [1], or the logits, [1, labels]."""
-        length, ids = question.shape[1], torch.cat([question, passage], 1)
-        places = torch.cat([torch.arange(text.shape[1]) for text in (question, passage)])
-        first = torch.cat([torch.ones_like(question[0]), torch.zeros_like(passage[0])])
-        states = self.head.read_apart(ids, (first[:, None] == first[None])[None], places[None])
-        real = [torch.ones_like(text, dtype=torch.bool) for text in (question, passage)]
-        score: Tensor = self.head(states[:, :length], real[0], states[:, length:], real[1], 0.0)
-        return score
-
-
 def load_head(base: Path, kind: Kind) -> PairHead:
     """Make a head on the BERT model of a folder. Its layers drop nothing out."""
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     # torch's fused attention is slower to train on a CPU
     bert = transformers.BertModel.from_pretrained(base, attn_implementation="eager", **none)
     return _FITS[kind].network(bert)
-
-
-class StateStore:
-    """Scores pairs by a head; states after the first layers are computed once for each text."""
-
-    def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
-        # A processor that has no bfloat16 needs ten times as long for it.
-        fast = cpu_has_bfloat16(torch)
-        self._type = torch.bfloat16 if fast else torch.float32
-        self._compute = partial(torch.autocast, "cpu", torch.bfloat16, enabled=fast)
-        self.head, self._tokenizer = head, tokenizer
-        self._most = (QUESTION_TOKENS, passage_tokens)
-        self._kept: dict[tuple[int, str], Tensor] = {}
-
-    def score(self, pairs: Sequence[tuple[str, str]], closed: float = 0.0) -> Tensor:
-        """Return the logits of pairs of texts, in bfloat16 if the processor has it."""
-        # Pairs of like length are computed together: less padding.
-        order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
-        parts = []
-        for start in range(0, len(order), _AT_ONCE):
-            part = [pairs[place] for place in order[start : start + _AT_ONCE]]
-            first, second = (_pad(self._read(i, [pair[i] for pair in part])) for i in (0, 1))
-            with self._compute():
-                parts.append(self.head(*first, *second, closed).float())
-        return torch.cat(parts)[torch.argsort(torch.tensor(order))]
-
-    def _read(self, side: int, texts: Sequence[str]) -> list[Tensor]:
-        """Return the states of texts that are the first or the second (1) of a pair."""
-        new = sorted({text for text in texts if (side, text) not in self._kept}, key=len)
-        for start in range(0, len(new), _AT_ONCE):
-            part = new[start : start + _AT_ONCE]
-            rows = [
-                torch.tensor(cut_ids(self._tokenizer, text, self._most[side])[0]) for text in part
-            ]
-            ids, real = _pad(rows)
-            with torch.no_grad(), self._compute():
-                states = self.head.read_apart(ids, real[:, None]).to(self._type)
-            for text, row, state in zip(part, rows, states, strict=True):
-                self._kept[side, text] = state[: len(row)].clone()
-        return [self._kept[side, text] for text in texts]
-
-
-def _pad(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return rows of unlike length as one tensor, and where it is no padding."""
-    padded = nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
-    lengths = torch.tensor([len(row) for row in rows])
-    return padded, torch.arange(padded.shape[1]) < lengths[:, None]
 
 
 # The reranker. The score of a question and a passage is the sum of three:
@@ -408,16 +277,16 @@ class RerankerHead(PairHead):
         super().__init__(bert)
         self.focus = nn.Linear(self.width, 1)
         self.scale = nn.Parameter(torch.full((2,), _SCALE))
-        self.hidden, self.out = nn.Linear(3 * self.width, _HIDDEN), nn.Linear(_HIDDEN, 1)
+        self.hidden, self.out = nn.Linear(3 * self.width, HIDDEN), nn.Linear(HIDDEN, 1)
         for zero in (self.focus.weight, self.out.weight):
             nn.init.zeros_(zero)
         nn.init.constant_(self.out.bias, -_NONE)
 
     def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
-        mean_a, mean_b = _mean(a, a_real), _mean(b, b_real)
+        mean_a, mean_b = mean(a, a_real), mean(b, b_real)
         near = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).transpose(1, 2)
-        best = near.masked_fill(~b_real[:, None, :], _NEVER).max(-1).values
-        weights = self.focus(a).squeeze(-1).masked_fill(~a_real, _NEVER).softmax(-1)
+        best = near.masked_fill(~b_real[:, None, :], NEVER).max(-1).values
+        weights = self.focus(a).squeeze(-1).masked_fill(~a_real, NEVER).softmax(-1)
         both = self.drop(torch.cat([a[:, 0], mean_a * mean_b * _SCALE, b[:, 0]], -1))
         learnt = self.out(F.gelu(self.hidden(both))).squeeze(-1)
         similarity = F.cosine_similarity(mean_a, mean_b)
@@ -471,7 +340,7 @@ class RerankerFit(HeadFit):
             pairs += [(group.question, text) for text in texts]
             sizes.append(len(texts))
             answers.append(len(right))  # the place of what is right, after "none" in place 0
-        rows = nn.utils.rnn.pad_sequence(score(pairs).split(sizes), True, _NEVER)
+        rows = nn.utils.rnn.pad_sequence(score(pairs).split(sizes), True, NEVER)
         return F.cross_entropy(F.pad(rows, (1, 0)), torch.tensor(answers))
 
     def judge(self, score: Score, records: Sequence[Group]) -> str:
@@ -513,8 +382,8 @@ class VerifierHead(PairHead):
         super().__init__(bert)
         self.sharp = nn.Parameter(torch.tensor(_SHARP))
         self.beside = nn.Linear(4 * self.width, _COMPARED)
-        self.hidden = nn.Linear(4 * _COMPARED + 2 * self.width, _HIDDEN)
-        self.out = nn.Linear(_HIDDEN, len(LABELS))
+        self.hidden = nn.Linear(4 * _COMPARED + 2 * self.width, HIDDEN)
+        self.out = nn.Linear(HIDDEN, len(LABELS))
 
     def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
         near = self.sharp * F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).transpose(1, 2)
@@ -524,11 +393,11 @@ class VerifierHead(PairHead):
             (b, b_real, a, a_real, near.transpose(1, 2)),
         ):
             # How tokens differ from what is nearest to them: the largest, and the mean.
-            nearest = nearness.masked_fill(~other_real[:, None, :], _NEVER).softmax(-1) @ other
+            nearest = nearness.masked_fill(~other_real[:, None, :], NEVER).softmax(-1) @ other
             both = torch.cat([own, nearest, (own - nearest).abs(), own * nearest], -1)
             apart = F.gelu(self.beside(both))
-            largest = apart.masked_fill(~own_real[..., None], _NEVER).max(1).values
-            found += [largest, _mean(apart, own_real)]
+            largest = apart.masked_fill(~own_real[..., None], NEVER).max(1).values
+            found += [largest, mean(apart, own_real)]
         logits: Tensor = self.out(F.gelu(self.hidden(self.drop(torch.cat(found, -1)))))
         return logits
 
@@ -569,12 +438,12 @@ class KindHead(PairHead):
     def __init__(self, bert: Any) -> None:
         super().__init__(bert)
         self.high = self.high[:1]
-        self.hidden = nn.Linear(3 * self.width, _HIDDEN)
-        self.out = nn.Linear(_HIDDEN, len(QuestionKind))
+        self.hidden = nn.Linear(3 * self.width, HIDDEN)
+        self.out = nn.Linear(HIDDEN, len(QuestionKind))
 
     def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
-        largest = a.masked_fill(~a_real[..., None], _NEVER).max(1).values
-        states = torch.cat([a[:, 0], _mean(a, a_real), largest], -1)
+        largest = a.masked_fill(~a_real[..., None], NEVER).max(1).values
+        states = torch.cat([a[:, 0], mean(a, a_real), largest], -1)
         logits: Tensor = self.out(F.gelu(self.hidden(self.drop(states))))
         return logits
 
