@@ -1,4 +1,4 @@
-"""`auto`: search, ask what kind of question it is, read or ask the strategy of that kind.
+"""`auto`: search, tell the kind of the question, read or ask the strategy of that kind.
 
 1. Search once; what was located is shown at once. A few short documents are read whole instead.
    If the question names files, only these are searched.

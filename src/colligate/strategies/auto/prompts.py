@@ -50,7 +50,7 @@ Reply with JSON: "kind" is one of these words."""
 
 
 class KindReply(BaseModel):
-    """The reply to it."""
+    """The reader's reply to `ask_kind`."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -61,7 +61,7 @@ class PdfBlock:
     rows: list[list[str]] = field(default_factory=list)
     has_head: bool = True  # the first of the rows is the table's head
     is_ruled: bool = False  # the boxes of its cells touch, as where lines are drawn around them
-    goes_on: PdfLine | None = None  # the line, of a block before, that its first line goes on with
+    goes_on: PdfLine | None = None  # the line before it, whose sentence it continues
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)
 

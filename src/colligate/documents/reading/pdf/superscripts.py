@@ -46,10 +46,9 @@ def _iter_uneven(page: ParsedPage) -> Iterator[tuple[TextItem, WordBox]]:
                     widest[key] = max(word.width / len(word.text), widest[key])
     for key, item, word in found:
         figures = sum(1.0 if each.isdigit() else 0.5 for each in word.text)
-        is_narrow = word.width < (figures - 0.25) * widest[key]
-        if (is_narrow and _NUMBER.fullmatch(word.text.rstrip(".,"))) or word.height > 1.04 * lowest[
-            key
-        ]:
+        is_number = _NUMBER.fullmatch(word.text.rstrip(".,"))
+        is_narrow = is_number and word.width < (figures - 0.25) * widest[key]
+        if is_narrow or word.height > 1.04 * lowest[key]:
             yield item, word
 
 
