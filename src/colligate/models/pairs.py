@@ -7,8 +7,10 @@ from the reranker's (external data of ONNX, `benchmarks/heads/package.py`).
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -28,14 +30,55 @@ PASSAGE_TOKENS = 256
 """The most tokens of a passage, with its title, that are read."""
 
 _SLICE = 4  # pairs that one thread takes at a time
+_LONGEST_ANSWER = 40  # tokens
+
+_Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where a text may answer a question.
+
+    `score` is a logit: below zero the text rather does not answer it. `places` are the characters
+    of each token of the text, [tokens, 2]; `ends` are the logarithms of the odds that the answer
+    begins, and that it ends, with each, [tokens, 2], if the text answers the question. `whole` is
+    False where only the beginning of the text was read.
+    """
+
+    score: float
+    places: np.ndarray[Any, np.dtype[np.int64]]
+    ends: _Floats
+    whole: bool = True
+
+    def best(self, after: int = 0) -> tuple[int, int] | None:
+        """Return the start and end of the likeliest answer that begins at a character or later.
+
+        None if nothing of the text is there.
+        """
+        begins, stops = np.where(self.places[:, :1] >= after, self.ends, -np.inf).T
+        if not np.isfinite(begins).any():
+            return None
+        both = begins[:, None] + stops[None]
+        apart = np.arange(len(both))[None] - np.arange(len(both))[:, None]
+        both[(apart < 0) | (apart >= _LONGEST_ANSWER)] = -np.inf
+        first, last = np.unravel_index(both.argmax(), both.shape)
+        return int(self.places[first, 0]), int(self.places[last, 1])
+
+    def log_share(self, start: int, end: int) -> float:
+        """Return the logarithm of the odds that the answer begins and ends in these characters."""
+        inside = (self.places[:, 0] < end) & (self.places[:, 1] > start)
+        if not inside.any():
+            return -math.inf
+        begins, stops = self.ends[inside].T
+        return float(np.logaddexp.reduce(begins) + np.logaddexp.reduce(stops))
 
 
 class MiniLMReranker:
     """Scores question and passage together: `--reranker minilm`.
 
     The first layers of MiniLM read the two apart, the last ones together; its data card is beside
-    its weights (`minilm/reranker.md`). Scores are logits: they order the passages of one question
-    and say nothing on another scale. Each pair runs alone, so its score is the same in any company.
+    its weights (`minilm/reranker.md`). Scores are logits: above zero a passage rather answers, and
+    `find` tells where. Each pair runs alone, so its score is the same in any company.
     `folder` holds the `model.onnx` and `tokenizer.json` of a training of one's own.
 
     Raises:
@@ -55,25 +98,33 @@ class MiniLMReranker:
         self._threads = Threads(self.name, threads or physical_cores())
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [found.score for found in await self.find(query, texts)]
+
+    async def find(self, query: str, texts: Sequence[str]) -> list[Found]:
+        """Return where each text may answer the question, in the order given."""
         slices = [
-            self._threads.run(partial(self._score, query, texts[start : start + _SLICE]))
+            self._threads.run(partial(self._find, query, texts[start : start + _SLICE]))
             for start in range(0, len(texts), _SLICE)
         ]
-        return [score for scores in await asyncio.gather(*slices) for score in scores]
+        return [found for part in await asyncio.gather(*slices) for found in part]
 
     async def aclose(self) -> None:
         await self._threads.aclose()
         self._loaded = None
 
-    def _score(self, query: str, texts: Sequence[str]) -> list[float]:
+    def _find(self, query: str, texts: Sequence[str]) -> list[Found]:
         tokenizer, session = self._load()
         question = cut_ids(tokenizer, query, QUESTION_TOKENS)
-        scores = []
+        found = []
         for text in texts:
-            inputs = {"question": question, "passage": cut_ids(tokenizer, text, PASSAGE_TOKENS)}
-            [score] = session.run(None, inputs)
-            scores.append(float(score[0]))
-        return scores
+            ids, places = cut(tokenizer, text, PASSAGE_TOKENS)
+            [[logits]] = session.run(None, {"question": question, "passage": ids})
+            ends = logits[2:-1]  # after the score, without the marks at both ends
+            ends = ends - np.logaddexp.reduce(ends, 0) if len(ends) else ends
+            whole = len(places) < PASSAGE_TOKENS
+            inner = np.array(places[1:-1], np.int64).reshape(-1, 2)
+            found.append(Found(float(logits[0, 0]), inner, ends, whole))
+        return found
 
     def _load(self) -> tuple[Tokenizer, Any]:
         with self._lock:
@@ -147,8 +198,18 @@ def join_title(title: str, text: str) -> str:
 
 def cut_ids(tokenizer: Tokenizer, text: str, tokens: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the ids of a text's first tokens, with both ends marked, [1, n]."""
-    ids = tokenizer.encode(encodable(text)).ids
-    return np.array([ids if len(ids) <= tokens else [*ids[: tokens - 1], ids[-1]]], np.int64)
+    return cut(tokenizer, text, tokens)[0]
+
+
+def cut(
+    tokenizer: Tokenizer, text: str, tokens: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[tuple[int, int]]]:
+    """Return the ids of a text's first tokens, with both ends marked, [1, n], and their places."""
+    read = tokenizer.encode(encodable(text))
+    ids, places = read.ids, read.offsets
+    if len(ids) > tokens:
+        ids, places = [*ids[: tokens - 1], ids[-1]], [*places[: tokens - 1], places[-1]]
+    return np.array([ids], np.int64), places
 
 
 def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:

@@ -2,7 +2,8 @@
 
 The folder of data has `train.jsonl` and, to judge by, `held_out.jsonl`, packed by gzip or not:
 
-    {"question": ..., "right": [PASSAGE, ...], "wrong": [PASSAGE, ...]}          for the reranker
+    {"question": ..., "right": [PASSAGE, ...], "wrong": [PASSAGE, ...],          for the reranker
+     "answer": [START, END]}
     {"claim": ..., "evidence": TEXT, "label": "supports|contradicts|neither"}    for the verifier
     {"question": ..., "kind": "fact|steps|each|overview|list|collection"}        for the kinds
 
@@ -21,7 +22,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -56,7 +56,6 @@ try:
         NEVER,
         OnePair,
         PairHead,
-        Score,
         StateStore,
         mean,
     )
@@ -111,11 +110,11 @@ class HeadFit(ABC):
             raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
 
     @abstractmethod
-    def loss(self, score: Score, records: Any, drawn: random.Random) -> Tensor:
+    def loss(self, store: StateStore, records: Any, drawn: random.Random) -> Tensor:
         """Return the loss of a batch of records."""
 
     @abstractmethod
-    def judge(self, score: Score, records: Any) -> str:
+    def judge(self, store: StateStore, records: Any) -> str:
         """Say how well records that were held out are scored."""
 
 
@@ -169,9 +168,10 @@ def train_head(
             return False
         load_model(head, out / CHECKPOINTS / f"checkpoint-{done}" / "model.safetensors")
         head.eval()
+        store.closed = 0.0
         for records in filter(None, held_out):
             with torch.no_grad():
-                on_event(Noted(numbers.judge(store.score, records)))
+                on_event(Noted(numbers.judge(store, records)))
         export(head, folder, out)
     return True
 
@@ -219,9 +219,9 @@ class HeadTrainer(transformers.Trainer):  # type: ignore[misc]
 
     def compute_loss(self, model: Any, inputs: list[Labelled], *_: Any, **__: Any) -> Tensor:
         numbers, step = self._numbers, self.state.global_step
-        closed = numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
-        score = partial(self._store.score, closed=closed)
-        return numbers.loss(score, inputs, random.Random(f"{numbers.seed} {step}"))
+        opened = min(1.0, step / max(1.0, numbers.opening * numbers.steps))
+        self._store.closed = numbers.closed * (1 - opened)
+        return numbers.loss(self._store, inputs, random.Random(f"{numbers.seed} {step}"))
 
 
 class _Batches(IterableDataset):  # type: ignore[misc]
@@ -262,22 +262,28 @@ def load_head(base: Path, kind: Kind) -> PairHead:
 #     b sum_i w_i max_j cos(token i, token j)            late interaction (ColBERT), w by attention
 #     MLP([CLS] of question, product of means, [CLS] of passage)
 #
-# The MLP's last layer starts at zero, so the first score is MiniLM's own. A few thousand questions
-# are enough then, where a cross-encoder from scratch needs tens of thousands.
+# The MLP's last layer starts at zero, so the first score is MiniLM's own. Where the answer stands
+# is told by each token of the passage beside what is nearest to it in the question: the logits
+# that it begins there, and that it ends there.
 
-_SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages is then not flat
+_SCALE = 8.0  # of both similarities at the start: their softmax over passages is then not flat
 _NONE = 13.0  # what both come to at the start, where a passage neither answers nor is far away
 _SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the hardest more often
 
 
 class RerankerHead(PairHead):
-    """Scores pairs of question and passage, [pairs]."""
+    """Scores pairs of question and passage, and finds the answer, [pairs, 1 + tokens, 2].
+
+    In row 0 the first logit is the score. A further row is a token of the passage: the logits of
+    the answer's first and last token.
+    """
 
     def __init__(self, bert: Any) -> None:
         super().__init__(bert)
         self.focus = nn.Linear(self.width, 1)
         self.scale = nn.Parameter(torch.full((2,), _SCALE))
         self.hidden, self.out = nn.Linear(3 * self.width, HIDDEN), nn.Linear(HIDDEN, 1)
+        self.beside, self.ends = nn.Linear(3 * self.width, HIDDEN), nn.Linear(HIDDEN, 2)
         for zero in (self.focus.weight, self.out.weight):
             nn.init.zeros_(zero)
         nn.init.constant_(self.out.bias, -_NONE)
@@ -290,68 +296,99 @@ class RerankerHead(PairHead):
         both = self.drop(torch.cat([a[:, 0], mean_a * mean_b * _SCALE, b[:, 0]], -1))
         learnt = self.out(F.gelu(self.hidden(both))).squeeze(-1)
         similarity = F.cosine_similarity(mean_a, mean_b)
-        return self.scale[0] * similarity + self.scale[1] * (weights * best).sum(-1) + learnt
+        score = self.scale[0] * similarity + self.scale[1] * (weights * best).sum(-1) + learnt
+        sharp = (_SCALE * near).masked_fill(~a_real[:, :, None], NEVER)
+        nearest = sharp.transpose(1, 2).softmax(-1) @ a
+        tokens = self.ends(F.gelu(self.beside(self.drop(torch.cat([b, nearest, b * nearest], -1)))))
+        tokens = tokens.masked_fill(~b_real[..., None], NEVER)
+        return torch.cat([score[:, None, None].expand(-1, 1, 2), tokens], 1)
 
 
 class Group(Labelled):
-    """A question, passages that answer it, and others, the hardest first."""
+    """A question, passages that answer it, if any do, and others, the hardest first.
+
+    `answer` is where the answer begins and ends in the first passage that is right, in characters.
+    """
 
     question: str
-    right: tuple[str, ...] = Field(min_length=1)
+    right: tuple[str, ...]
     wrong: tuple[str, ...] = Field(min_length=1)
+    answer: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class RerankerFit(HeadFit):
     """Of each question one right passage and `distractors` wrong ones are learnt from.
 
-    For a share `unanswered` of them the right one is left out.
+    For a share `unanswered` of the questions the right one is left out.
     """
 
     name, record, network = "reranker", Group, RerankerHead
 
-    steps: int = 1300
-    batch: int = 4
+    steps: int = 6000
+    batch: int = 8
     tokens: int = 192
-    rate: float = 8e-5
-    head_rate: float = 6e-4
-    opening: float = 0.15
-    distractors: int = 7
-    unanswered: float = 0.2
+    rate: float = 1.5e-4
+    head_rate: float = 8e-4
+    opening: float = 0.1
+    distractors: int = 3
+    unanswered: float = 0.05
+    save_every: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_min(self, distractors=1)
         _require_share(self, "unanswered")
 
-    def loss(self, score: Score, records: Sequence[Group], drawn: random.Random) -> Tensor:
-        """Return minus the log share of the right passage among those of its question and "none".
+    def loss(self, store: StateStore, records: Sequence[Group], drawn: random.Random) -> Tensor:
+        """Return minus the log share of the right passage, and of the answer's ends in it.
 
-        The logit of "none" is zero. So a score says something alone: below zero, rather none.
+        The share of a passage is among those of its question and "none", whose logit is zero. So a
+        score says something alone: below zero, rather none.
         """
         pairs: list[tuple[str, str]] = []
-        sizes, answers = [], []
+        sizes, answers, spans = [], [], []
         for group in records:
             places = range(len(group.wrong))
             keys = [drawn.random() ** (1 + place / _SPREAD) for place in places]
             wrong = sorted(places, key=lambda place: -keys[place])[: self.distractors]
-            right = [] if drawn.random() < self.unanswered else [drawn.choice(group.right)]
+            left_out = not group.right or drawn.random() < self.unanswered
+            right = [] if left_out else [drawn.choice(group.right)]
+            if group.answer and right == [group.right[0]]:
+                spans.append((len(pairs), store.find(right[0], *group.answer)))
             texts = [*right, *(group.wrong[place] for place in wrong)]
             pairs += [(group.question, text) for text in texts]
             sizes.append(len(texts))
             answers.append(len(right))  # the place of what is right, after "none" in place 0
-        rows = nn.utils.rnn.pad_sequence(score(pairs).split(sizes), True, NEVER)
-        return F.cross_entropy(F.pad(rows, (1, 0)), torch.tensor(answers))
+        logits = store.score(pairs)
+        rows = nn.utils.rnn.pad_sequence(logits[:, 0, 0].split(sizes), True, NEVER)
+        loss = F.cross_entropy(F.pad(rows, (1, 0)), torch.tensor(answers))
+        ends = [(at, *found) for at, found in spans if found]
+        if ends:
+            at, first, last = torch.tensor(ends).T
+            tokens = logits[at, 1:]
+            for side, target in ((0, first), (1, last)):
+                loss = loss + F.cross_entropy(tokens[..., side], target) / 2
+        return loss
 
-    def judge(self, score: Score, records: Sequence[Group]) -> str:
-        """Say how often the best passage of at most 20 is a right one."""
-        first = 0
-        for group in records:
+    def judge(self, store: StateStore, records: Sequence[Group]) -> str:
+        """Say how often the best passage of at most 20 is right, and answers are found whole."""
+        first = found = 0
+        asked = [each for each in records if each.right]
+        if not asked:
+            return "no held-out question has an answer"
+        spans = []
+        for group in asked:
             texts = [*group.right, *group.wrong][:20]
-            best = int(score([(group.question, text) for text in texts]).argmax())
-            first += best < len(group.right)
-        share = f"{first / len(records):.2f} of {len(records)}"
-        return f"the right passage is first for {share} held-out questions"
+            logits = store.score([(group.question, text) for text in texts])
+            first += int(logits[:, 0, 0].argmax()) < len(group.right)
+            if group.answer and (span := store.find(texts[0], *group.answer)):
+                spans.append(span)
+                found += tuple(logits[0, 1:].argmax(0).tolist()) == span
+        return (
+            f"the right passage is first for {first / len(asked):.2f} of {len(asked)} held-out "
+            f"questions; {found} of {len(spans)} answers are found whole"
+        )
 
 
 # The verifier compares each token of a claim with what is nearest to it in the source, and each of
@@ -415,15 +452,17 @@ class VerifierFit(HeadFit):
     head_rate: float = 8e-4
     opening: float = 0.1
 
-    def loss(self, score: Score, records: Sequence[LabelledClaim], drawn: random.Random) -> Tensor:
+    def loss(
+        self, store: StateStore, records: Sequence[LabelledClaim], drawn: random.Random
+    ) -> Tensor:
         """Return the cross-entropy over the labels."""
         labels = torch.tensor([LABELS.index(each.label) for each in records])
-        logits = score([(each.claim, each.evidence) for each in records])
+        logits = store.score([(each.claim, each.evidence) for each in records])
         return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
 
-    def judge(self, score: Score, records: Sequence[LabelledClaim]) -> str:
+    def judge(self, store: StateStore, records: Sequence[LabelledClaim]) -> str:
         """Say how many labels are right."""
-        told = score([(each.claim, each.evidence) for each in records]).argmax(-1).tolist()
+        told = store.score([(each.claim, each.evidence) for each in records]).argmax(-1).tolist()
         right = sum(LABELS[i] == each.label for i, each in zip(told, records, strict=True))
         return f"of {len(records)} held-out claims {right / len(records):.2f} are judged rightly"
 
@@ -473,7 +512,9 @@ class KindFit(HeadFit):
         super().__post_init__()
         _require_share(self, "bare")
 
-    def loss(self, score: Score, records: Sequence[SortedQuestion], drawn: random.Random) -> Tensor:
+    def loss(
+        self, store: StateStore, records: Sequence[SortedQuestion], drawn: random.Random
+    ) -> Tensor:
         """Return the cross-entropy over the kinds."""
         bare = [drawn.random() < self.bare for _ in records]
         asked = [
@@ -482,13 +523,13 @@ class KindFit(HeadFit):
         ]
         kinds = list(QuestionKind)
         labels = torch.tensor([kinds.index(each.kind) for each in records])
-        logits = score([(question, "") for question in asked])
+        logits = store.score([(question, "") for question in asked])
         return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
 
-    def judge(self, score: Score, records: Sequence[SortedQuestion]) -> str:
+    def judge(self, store: StateStore, records: Sequence[SortedQuestion]) -> str:
         """Say how many questions of each kind are told."""
         kinds = list(QuestionKind)
-        told = score([(each.question, "") for each in records]).argmax(-1).tolist()
+        told = store.score([(each.question, "") for each in records]).argmax(-1).tolist()
         of = Counter(each.kind for each in records)
         right = Counter(r.kind for i, r in zip(told, records, strict=True) if kinds[i] == r.kind)
         shares = ", ".join(f"{kind} {right[kind] / of[kind]:.2f}" for kind in kinds if of[kind])

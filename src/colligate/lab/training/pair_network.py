@@ -9,19 +9,17 @@ Importing this module needs the extra `train`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from colligate.models.hf.loading import cpu_has_bfloat16
-from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids
-
-Score = Callable[[Sequence[tuple[str, str]]], Tensor]
-"""Returns the logits of pairs of texts."""
+from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut, cut_ids
 
 APART = 3
 """Layers that read the two texts apart; they and the word embeddings are not trained."""
@@ -29,6 +27,7 @@ APART = 3
 NEVER = -1e4
 HIDDEN = 96
 _AT_ONCE = 16  # texts, or pairs of them, that are computed together
+_MOST_KEPT = 8_000_000  # tokens whose states are kept, 6 GB in bfloat16
 
 
 class PairHead(nn.Module, ABC):  # type: ignore[misc]
@@ -98,7 +97,7 @@ class OnePair(nn.Module):  # type: ignore[misc]
         self.head = head
 
     def forward(self, question: Tensor, passage: Tensor) -> Tensor:
-        """Return the logit, [1], or the logits, [1, labels]."""
+        """Return what the head gives for the pair: [1, ...]."""
         length, ids = question.shape[1], torch.cat([question, passage], 1)
         places = torch.cat([torch.arange(text.shape[1]) for text in (question, passage)])
         first = torch.cat([torch.ones_like(question[0]), torch.zeros_like(passage[0])])
@@ -109,7 +108,12 @@ class OnePair(nn.Module):  # type: ignore[misc]
 
 
 class StateStore:
-    """Scores pairs by a head; states after the first layers are computed once for each text."""
+    """Scores pairs by a head; states after the first layers are computed once for each text.
+
+    `closed` is added to the logits of attention between the two texts.
+    """
+
+    closed = 0.0
 
     def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
         # A processor that has no bfloat16 needs ten times as long for it.
@@ -119,9 +123,13 @@ class StateStore:
         self.head, self._tokenizer = head, tokenizer
         self._most = (QUESTION_TOKENS, passage_tokens)
         self._kept: dict[tuple[int, str], Tensor] = {}
+        self._tokens_kept = 0
 
-    def score(self, pairs: Sequence[tuple[str, str]], closed: float = 0.0) -> Tensor:
-        """Return the logits of pairs of texts, in bfloat16 if the processor has it."""
+    def score(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """Return the logits of pairs of texts, in bfloat16 if the processor has it.
+
+        Logits of single tokens are -10,000 where a text has fewer tokens than another.
+        """
         # Pairs of like length are computed together: less padding.
         order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
         parts = []
@@ -129,12 +137,22 @@ class StateStore:
             part = [pairs[place] for place in order[start : start + _AT_ONCE]]
             first, second = (_pad(self._read(i, [pair[i] for pair in part])) for i in (0, 1))
             with self._compute():
-                parts.append(self.head(*first, *second, closed).float())
+                parts.append(self.head(*first, *second, self.closed).float())
+        if parts[0].dim() == 3:  # logits of tokens
+            most = max(part.shape[1] for part in parts)
+            parts = [F.pad(part, (0, 0, 0, most - part.shape[1]), value=NEVER) for part in parts]
         return torch.cat(parts)[torch.argsort(torch.tensor(order))]
+
+    def find(self, text: str, start: int, end: int) -> tuple[int, int] | None:
+        """Return the first and last token of a part of a passage; None if it is not read."""
+        _, places = cut(self._tokenizer, text, self._most[1])
+        inside = [at for at, (a, b) in enumerate(places) if a < end and b > start]
+        return (inside[0], inside[-1]) if inside and places[inside[-1]][1] >= end else None
 
     def _read(self, side: int, texts: Sequence[str]) -> list[Tensor]:
         """Return the states of texts that are the first or the second (1) of a pair."""
         new = sorted({text for text in texts if (side, text) not in self._kept}, key=len)
+        read: dict[tuple[int, str], Tensor] = {}
         for start in range(0, len(new), _AT_ONCE):
             part = new[start : start + _AT_ONCE]
             rows = [
@@ -144,8 +162,11 @@ class StateStore:
             with torch.no_grad(), self._compute():
                 states = self.head.read_apart(ids, real[:, None]).to(self._type)
             for text, row, state in zip(part, rows, states, strict=True):
-                self._kept[side, text] = state[: len(row)].clone()
-        return [self._kept[side, text] for text in texts]
+                read[side, text] = state[: len(row)].clone()
+        if self._tokens_kept < _MOST_KEPT:
+            self._kept |= read
+            self._tokens_kept += sum(map(len, read.values()))
+        return [read[key] if (key := (side, text)) in read else self._kept[key] for text in texts]
 
 
 def _pad(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ GROUPS = [
         "question": f"when was the bridge of {name} built",
         "right": [PASSAGES[i]],
         "wrong": [*PASSAGES[:i], *PASSAGES[i + 1 :]],
+        "answer": [len(PASSAGES[i]) - 4, len(PASSAGES[i])],
         "weight": 1 + i % 2 / 2,
     }
     for i, name in enumerate(TOWNS)
@@ -177,10 +178,18 @@ async def test_a_reranker_is_exported_and_opened_by_name(base, trained):
     import torch
 
     question = GROUPS[4]["question"]
-    wanted = score("reranker", base, trained, [(question, text) for text in PASSAGES])
+    logits = score("reranker", base, trained, [(question, text) for text in PASSAGES])
+    wanted, ends = logits[:, 0, 0], logits[:, 1:]
     reranker = open_reranker(f"onnx:{trained}")
     scores = torch.tensor(await reranker.score(question, PASSAGES))
+    found = await reranker.find(question, PASSAGES)
     await reranker.aclose()
+    for each, wanted_ends, text in zip(found, ends, PASSAGES, strict=True):
+        assert each.ends == pytest.approx(
+            wanted_ends[1 : len(each.ends) + 1].log_softmax(0), abs=0.3
+        )
+        start, end = each.best()
+        assert text[start:end].strip() == text[start:end] != ""
     # int8 against bfloat16: the order is what counts, so up to a constant.
     apart = (scores - scores.mean()) - (wanted - wanted.mean())
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
