@@ -19,7 +19,7 @@ from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_to
 from colligate.models.names import split_adapter, split_name
 
 Task = Literal[
-    "router", "scope", "structuring", "selection", "reasoner", "identifier", "summarizer"
+    "router", "scope", "structuring", "selection", "reasoner", "identifier", "summarizer", "reading"
 ]
 TASKS: tuple[str, ...] = get_args(Task)
 

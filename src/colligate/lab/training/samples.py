@@ -34,8 +34,8 @@ class Sample:
     """One exchange to learn: the messages of inference, and the wanted reply.
 
     `id` is unique in its file and the same in every run. `task` is the step that asks: "router",
-    "scope", "structuring", "selection", "reasoner", "identifier" or "summarizer". The last message
-    is the assistant's and is learnt; earlier ones of the assistant are examples in the prompt.
+    "scope", "structuring", "selection", "reasoner", "identifier", "summarizer" or "reading". The
+    last message is the assistant's and is learnt; earlier ones of it are examples in the prompt.
     `meta` is JSON: the sample's origin, its class, and what an evaluation needs in addition.
     """
 

@@ -26,6 +26,7 @@ from colligate.lab.training.samples import Sample
 from colligate.lab.training.trajectories import sort_name_words
 from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
+from colligate.readers.pointwise import REPLY_TOKENS, is_none
 from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
@@ -287,6 +288,20 @@ def score_summarizer(sample: Sample, reply: str) -> Values:
     return values
 
 
+# The reader of one passage.
+
+
+def score_reading(sample: Sample, reply: str) -> Values:
+    """Score a short answer from one passage.
+
+    `answer_f1` is the F1 of words where there is an answer, `none_accuracy` whether nothing is
+    answered where there is none.
+    """
+    if is_none(sample.target):
+        return {"none_accuracy": float(is_none(reply))}
+    return {"answer_f1": 0.0 if is_none(reply) else word_overlap(reply, [sample.target]).f1}
+
+
 def _parse_or_none(reply: str, schema: type[T]) -> T | None:
     try:
         return parse(reply, schema)[0]
@@ -324,5 +339,6 @@ STEPS: Mapping[str, Step] = {
     "reasoner": Step(score_reasoner, REASONER_TOKENS, Reasoning),
     "identifier": Step(score_identifier, IDENTIFIER_TOKENS, Entities),
     "summarizer": Step(score_summarizer, SUMMARY_TOKENS, Summary),
+    "reading": Step(score_reading, REPLY_TOKENS),
 }
 """The tasks that are trained, by name."""
