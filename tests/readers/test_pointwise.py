@@ -1,4 +1,4 @@
-"""The pointwise reader judges each passage alone and answers from the surest."""
+"""The pointwise reader finds the passage that answers and reads it alone."""
 
 from __future__ import annotations
 
@@ -13,25 +13,30 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Usage
+from colligate.readers.finding import Likely
 from colligate.readers.pointwise import JudgedAlone, PointwiseReader
 from support.runs import NOTHING, document, judge_by_words
 
 BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
 MILL = "# Mill\n\nThe mill opened in 1921. Its owner was Otto Lind."
 PARK = "# Park\n\nNobody was its owner."
+TEXTS = (BAKERY, MILL, PARK)
 QUESTION = "Who was the owner?"
+MILL_OWNER = "Who was the owner of the mill?"
 
 
 @pytest.fixture
 def ask_small(make_run):
     """`ask_small(question, odds, *replies)`: a small reader, and its odds by words of a passage."""
 
-    async def asked(question, odds, *replies, texts=(BAKERY, MILL, PARK), paid=False, **task):
+    async def asked(
+        question, odds, *replies, texts=(BAKERY, MILL, PARK), language="en", paid=False, **task
+    ):
         made = [document(text.split()[1].lower(), text) for text in texts]
         async with InMemorySources(made) as sources:
             says = replies[0] if replies and callable(replies[0]) else replies or [NOTHING]
             run, model = make_run(sources, says, labels=judge_by_words(odds))
-            run.reader = PointwiseReader()
+            run.reader, run.language = PointwiseReader(), language
             if paid:
                 run.meter.chat("reader", "scripted", Usage(9, 9), seconds=0.1)
             hits = await run.search(question, k=10, mode="sparse")
@@ -52,14 +57,17 @@ def list_notes(run) -> list[str]:
     return [event.text for _, event in run.trace.events if isinstance(event, Noted)]
 
 
-async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
-    answer, run, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, "Otto Lind")
+async def test_the_answer_is_the_sentence_of_the_passage_that_answers(ask_small):
+    answer, run, model = await ask_small(MILL_OWNER, {"Otto": 0.9}, "Otto Lind")
     assert (answer.text, answer.short) == ("Otto Lind: “Its owner was Otto Lind.” [1]", "Otto Lind")
     assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
     assert [count_passages(call) for call in model.calls] == [1]
     assert answer.evidence[0].span.document_id == "mill"
-    [judged] = list_judged(run)
-    assert sorted(judged) == [0.1, 0.5, 0.9]
+    assert len(answer.evidence) == 3
+    assert 0.5 < answer.probability <= 1
+    [likely] = [event for _, event in run.trace.events if isinstance(event, Likely)]
+    assert likely.sentence.text == "Its owner was Otto Lind."
+    assert "likely: “Its owner was Otto Lind.” (Mill)" in likely.line()
 
 
 async def test_a_sentence_is_shown_without_its_note_marks_and_quoted_with_them(ask_small):
@@ -69,32 +77,36 @@ async def test_a_sentence_is_shown_without_its_note_marks_and_quoted_with_them(a
     assert answer.citations[0].quote == "The dinghy is Otto's[^1] since May.[^2]"
 
 
-async def test_a_clear_first_passage_of_the_search_is_read_without_judging_others(ask_small):
-    odds = {"Otto": 0.9, "Ada": 0.7}
-    answer, run, _ = await ask_small("Who was the owner of the bakery?", odds, "Ada Mercer")
+async def test_a_passage_without_the_answer_leaves_it_to_the_next(ask_small):
+    answer, _, model = await ask_small(MILL_OWNER, {"Ada": 0.9}, "none", "Ada Mercer")
     assert answer.short == "Ada Mercer"
-    assert list_judged(run) == [(0.7,)]
+    assert [count_passages(call) for call in model.calls] == [1, 1]  # none is read twice
+    assert len(answer.evidence) == 3
 
 
-async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small):
-    odds = {"Otto": 0.75, "Ada": 0.7}
-    question = "Who was the owner of the bakery?"
-    answer, run, model = await ask_small(question, odds, "none", "Otto Lind")
-    assert answer.short == "Otto Lind"
-    assert [len(odds) for odds in list_judged(run)] == [1, 3]
-    assert [count_passages(call) for call in model.calls] == [1, 1]  # the first is not read twice
+async def test_a_clear_passage_is_read_at_once_and_others_are_judged_first(ask_small):
+    _, run, _ = await ask_small(MILL_OWNER, {"Otto": 0.9}, "Otto Lind")
+    assert list_judged(run) == []
+    unclear = "Which cook was an owner in 1880?"
+    _, run, model = await ask_small(unclear, {"Ada": 0.9}, "Ada Mercer")
+    assert [len(odds) for odds in list_judged(run)] == [3]
+    assert "Ada" in model.calls[0].prompt  # the surest
 
 
 async def test_an_answer_that_its_passage_hardly_says_is_left_out(ask_small):
-    answer, run, model = await ask_small(QUESTION, {"Otto": 0.55}, "Otto Lind")
+    answer, run, model = await ask_small(MILL_OWNER, {"Otto": 0.01}, "1921")
     assert (answer.found, answer.text, len(model.calls)) == (False, NOT_FOUND, 1)
     assert len(answer.evidence) == 3
-    assert any("“Otto Lind” is left out" in each for each in list_notes(run))
+    assert any("“1921” is left out" in each for each in list_notes(run))
 
 
-async def test_an_unlikely_passage_is_read_too_if_it_says_the_answer(ask_small):
-    answer, _, _ = await ask_small(QUESTION, {"<answer>": 0.9, "Otto": 0.2}, "Otto Lind")
-    assert (answer.found, answer.short) == (True, "Otto Lind")
+async def test_in_another_language_the_reader_judges_each_passage(ask_small):
+    odds = {"Otto": 0.9, "Ada": 0.5}
+    answer, run, _ = await ask_small(QUESTION, odds, "Otto Lind", language="de")
+    assert answer.short == "Otto Lind"
+    assert 0.5 < answer.probability <= 1
+    [judged] = list_judged(run)
+    assert sorted(judged) == [0.1, 0.5, 0.9]
 
 
 async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, reply):
@@ -106,16 +118,18 @@ async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, rep
 
 async def test_where_no_passage_alone_answers_the_likely_ones_are_read_together(ask_small, reply):
     together = reply((1, "Its owner was Otto Lind.", "Otto Lind owned it."), short="Otto Lind")
-    odds = {"Otto": 0.9, "Ada": 0.8}
-    answer, _, model = await ask_small(QUESTION, odds, "none", "none", together)
+    odds = {"<answer>": 0.9, "Otto": 0.9, "Ada": 0.8}
+    unclear = "Which cook was an owner in 1880?"
+    answer, _, model = await ask_small(unclear, odds, "none", "none", together)
     assert answer.short == "Otto Lind"
     assert [count_passages(call) for call in model.calls] == [1, 1, 2]
+    assert answer.probability is not None
 
 
 async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small, reply):
     together = reply((1, "Its owner was Otto Lind.", "Otto Lind owned it."), short="Otto Lind")
     failing = {"Otto": ServerFailed("down"), "Ada": ServerFailed("down")}
-    answer, run, _ = await ask_small(QUESTION, failing, together)
+    answer, run, _ = await ask_small(QUESTION, failing, together, language="de")
     assert any("not read one by one" in each for each in run.warnings)
     assert len(answer.evidence) == 3
 

@@ -121,8 +121,8 @@ Reranker = Annotated[
 Reader = Annotated[
     str | None,
     named(
-        "How passages are read: quoting (all in one prompt), pointwise (each judged alone, the "
-        "surest read: for small models) or auto.",
+        "How passages are read: quoting (all in one prompt), pointwise (the passage that most "
+        "likely answers alone: for small models) or auto.",
         "READER",
         "auto: pointwise for a model in this process of less than 7 billion weights",
     ),

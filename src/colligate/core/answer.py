@@ -178,7 +178,8 @@ class Answer:
     document supports is followed by `[uncited]`. `found` is False when the documents do not
     hold the answer, and the text then reports it. Every citation's quote is a slice of its
     document. `evidence` is what the reader was shown, best first. `how` says in one line what was
-    done, if the strategy chose it for the question.
+    done, if the strategy chose it for the question. `probability` is that the answer is right and
+    in the documents, where the reader can tell it (`readers.promise`).
     """
 
     question: str
@@ -192,6 +193,7 @@ class Answer:
     warnings: tuple[str, ...] = ()
     model: str = ""
     how: str = ""
+    probability: float | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -213,6 +215,7 @@ class Answer:
             "found": self.found,
             "ground": self.ground,
             "how": self.how,
+            "probability": self.probability,
             "citations": [c.to_json() for c in self.citations],
             "evidence": [e.to_json() for e in self.evidence],
             "usage": self.usage.to_json(),

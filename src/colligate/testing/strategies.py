@@ -250,7 +250,7 @@ class _Shelf:
 
 def _give_odds(labels: Sequence[str]) -> dict[str, float]:
     if set(labels) == {"Yes", "No"}:
-        return {"Yes": 0.6, "No": 0.4}
+        return {"Yes": 0.95, "No": 0.05}
     return dict.fromkeys(labels, 1 / len(labels))
 
 

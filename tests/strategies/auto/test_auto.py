@@ -183,6 +183,17 @@ async def test_of_a_question_in_another_language_the_reader_tells_the_kind(make_
     assert events(run, Classified)[0].odds == {"each": 1.0}
 
 
+async def test_low_effort_asks_no_model_where_the_answer_is_surely_found(make_run):
+    said = "The lighthouse on Skerry Rock was lit for the first time in March 1851."
+    made = [document("skerry", f"# Skerry Rock\n\n{said}"), document("clay", TEXTS["clay"])]
+    async with InMemorySources(made) as sources:
+        run, model = make_run(sources, [])
+        question = "When was the lighthouse on Skerry Rock first lit?"
+        answer = await Auto(mode="sparse", effort="low").answer(question, run)
+    assert ("1851" in answer.short, answer.citations[0].quote) == (True, said)
+    assert model.calls == []
+
+
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):
     _, run, _ = await ask_auto("Who was the cook of the film?", "fact", effort="high")
     assert list_steps(run) == ["read on", "dualrag", "rdr2", "longrefiner", "duquad"]

@@ -45,7 +45,7 @@ class Outcome:
     `passages` are the texts handed to the reader (`Assembled`), where that is not the evidence.
     `depth` is the mean depth of the retrieved documents' heading trees (the title is 1, text below
     it 2, text of a section 3), `view_tokens` about how many tokens the documents in view have.
-    `usage` is `UsageReport.to_json()`.
+    `usage` is `UsageReport.to_json()`. `probability` is the answer's, where it is known.
     """
 
     text: str = ""
@@ -65,6 +65,7 @@ class Outcome:
     depth: float = 0.0
     view_tokens: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
+    probability: float | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     error: str = ""
@@ -285,6 +286,7 @@ async def observe(
         depth=fmean(depths) if depths else 0.0,
         view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
         usage=usage.to_json(),
+        probability=given.probability if given else None,
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys([*run.warnings, *(answer.warnings if answer else ())])),
         error=error,

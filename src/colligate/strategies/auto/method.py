@@ -6,6 +6,8 @@
 3. One fact, or an overview: read the best passages. Several steps, one fact from each document, or
    everything of one kind: ask the strategy for that. The documents themselves: look them up.
 4. If nothing was found, take one more step, chosen by the kind; with `effort=high` all of them.
+
+With `effort=low` nothing is classified, and no model is asked where the answer is found without.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from colligate.documents.chunking import Structural
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode, Within, find_named
 from colligate.models.pairs import MiniLMKinds
+from colligate.readers.finding import answer_found
 from colligate.strategies.auto.collection import cover, describe_collection
 from colligate.strategies.auto.prompts import KindReply, QuestionKind, ask_kind
 from colligate.strategies.decompose import Decompose
@@ -96,7 +99,8 @@ class Auto:
     """The right amount of work for each question: read, or ask the strategy that suits it.
 
     Attributes:
-        effort: low reads once; normal may take one step more; high takes all, in turn
+        effort: low reads once, and asks no model where the answer is surely found without one;
+            normal may take one step more; high takes all, in turn
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others
         most_documents: documents that are read one by one for a question about every document; for
@@ -208,7 +212,11 @@ class Auto:
                 first, found = await self._choose(step, found, run, overview=overview)
                 reason = "of the search, read later" if step == "read on" else "of the search"
                 form = Form.LONG if overview else self.form
-                answer = await run.read(found.question, show_ranked(first, reason), form=form)
+                shown = show_ranked(first, reason)
+                sure = (
+                    await answer_found(found.question, shown, run) if self.effort == "low" else None
+                )
+                answer = sure or await run.read(found.question, shown, form=form)
             elif step == "collection":
                 answer = await describe_collection(found.question, found.infos, run)
                 found = replace(found, done=(*found.done, _STEPS[step][1]))

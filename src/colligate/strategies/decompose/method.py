@@ -7,6 +7,7 @@ question is answered from what all of them found; where one breaks off, from its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -206,7 +207,9 @@ async def _conclude(
     if not stated:  # a reader that cites nothing
         last = taken[-1]
         said = short or last.text
-        return replace(last, question=question, text=said, short=short or last.short)
+        joined = _join_probabilities(taken)
+        last = replace(last, question=question, text=said, probability=joined)
+        return replace(last, short=short or last.short)
     if compared:
         told = Stated(f"{short}.", tuple(compared))
         cited = write_answer([*stated, told], await documents_of(list(stated), run))
@@ -214,7 +217,17 @@ async def _conclude(
     else:
         cited = await write_checked(question, list(stated), run, taken[-1].short or "")
     evidence = tuple(_find_evidence(taken))
-    return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
+    answer = finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
+    return replace(answer, probability=_join_probabilities(taken))
+
+
+def _join_probabilities(taken: Sequence[Answer]) -> float | None:
+    """Return the probability that all of these answers are right, as if none depended on another.
+
+    None if one's is not known.
+    """
+    known = [each.probability for each in taken if each.probability is not None]
+    return math.prod(known) if len(known) == len(taken) else None
 
 
 async def _show(taken: Sequence[Answer], run: Run) -> list[Shown]:
