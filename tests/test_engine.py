@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from colligate import Engine, Library, ask
+from colligate import Answer, Engine, Library, ask
 from colligate.documents import Hit
 from colligate.errors import (
     BudgetExceeded,
@@ -190,6 +190,48 @@ async def test_time_is_bounded(folder, engine):
     engine["model"] = Slow()
     with pytest.raises(BudgetExceeded, match="within"):
         ask(QUESTION, [folder], timeout=3.0, **engine)
+
+
+class Sure:
+    """A reader that answers with a probability, and keeps the risk of each question."""
+
+    name = "sure"
+
+    def __init__(self, probability):
+        self.probability, self.risks = probability, []
+
+    async def read(self, question, shown, run, task):
+        self.risks.append(run.risk)
+        return Answer(question, "", "In the yard.", found=True, probability=self.probability)
+
+
+@pytest.mark.parametrize("probability", [None, 0.9])
+@pytest.mark.parametrize(
+    ("given", "setting", "risk"),
+    [
+        (None, "", None),
+        (None, "eager", 0.4),
+        ("careful", "eager", 0.1),
+        ("balanced", "", 0.2),
+        ("0.05", "", 0.05),
+        (0.3, "bold", 0.3),
+    ],
+)
+def test_the_risk_asked_for_reaches_the_reader(
+    folder, engine, monkeypatch, probability, given, setting, risk
+):
+    monkeypatch.setenv("COLLIGATE_RISK", setting)
+    reader = Sure(probability)
+    answer = ask(QUESTION, [folder], risk=given, reader=reader, **engine)
+    assert set(reader.risks) == {risk}
+    unknown = "no probability is known for this answer, so --risk says nothing about it"
+    assert (unknown in answer.warnings) == (probability is None and risk is not None)
+
+
+@pytest.mark.parametrize("risk", ["bold", "", "20", 0, 1.0, -0.1, "nan", "inf", True])
+def test_what_is_no_risk_is_refused_before_anything_is_read(engine, risk):
+    with pytest.raises(UsageError, match=f"no risk '{risk}': it is the share of .* 0.1, or one of"):
+        ask(QUESTION, ["absent.md"], risk=risk, **engine)
 
 
 async def test_many_questions_at_once_do_not_mix(folder, engine):

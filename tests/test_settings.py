@@ -21,6 +21,7 @@ VARIABLES = {
     "reranker": "COLLIGATE_RERANKER",
 }
 PLAIN = {"pdf": "COLLIGATE_PDF", "chunker": "COLLIGATE_CHUNKER", "ocr": "COLLIGATE_OCR"}
+PLAIN["risk"] = "COLLIGATE_RISK"
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,11 @@ def test_given_goes_before_environment_and_that_before_the_file(what, here, monk
     assert Settings.load().override(**{what: None}) == Settings.load()
     given = Settings.load().override(**{what: "openai:given"})
     assert getattr(given, what) == Named("openai:given")
+
+
+def test_a_risk_is_a_number_or_a_word(here):
+    write(here, "risk = 0.1")
+    assert Settings.load().risk == Named("0.1", "colligate.toml")
 
 
 def test_an_empty_variable_is_none(here, monkeypatch):
@@ -142,6 +148,7 @@ def test_options_count_however_the_model_is_written(here, monkeypatch, written, 
         ('[models]\nreader = " "', "models.reader", "expected"),
         ("library = true", "library", "expected"),
         ("pdf = true", "pdf", "expected"),
+        ("risk = true", "risk", "expected"),
         ("[options]\nbundled = 3", "options.bundled", "expected a table, got 3"),
         ("[options.bundled]\nthread = 3", 'options."bundled".thread', "there are context_tokens"),
         ('[options.bundled]\nthreads = "3"', 'options."bundled".threads', "whole number"),

@@ -17,7 +17,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.events import Listener, Noted, Trace
 from colligate.core.parameters import set_parameters
-from colligate.core.run import Consent, Retriever, Run, refuse
+from colligate.core.run import Consent, Retriever, Run, parse_risk, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy, needs_of
 from colligate.core.telemetry import record_spans
 from colligate.documents.languages import guess_languages
@@ -26,7 +26,8 @@ from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
 from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, find_question
-from colligate.reporting import require_paths
+from colligate.readers.promise import keep_promise
+from colligate.reporting import note_name, require_paths
 from colligate.session import Session
 
 if TYPE_CHECKING:
@@ -64,12 +65,15 @@ class AskOptions(Limits, total=False):
 
     `consent` is asked before work that takes many calls; by default it is not done. `history` are
     the turns of a conversation so far, oldest first (`Turn.of(answer)`). With `live` the models
-    stream, and `on_event` hears how much they have written so far.
+    stream, and `on_event` hears how much they have written so far. `risk` is the share of the
+    answers given that may be wrong: a number above 0 and below 1, or "careful" (0.1), "balanced"
+    (0.2) or "eager" (0.4). By default it is that of the settings, else the reader's own.
     """
 
     consent: Consent
     history: Sequence[Turn]
     live: bool
+    risk: float | str | None
 
 
 @dataclass
@@ -106,24 +110,29 @@ class Engine(Session):
         is found in it: `Answer.question` is the question that was answered.
 
         Raises:
-            UsageError: an empty question, a strategy, model, path or document that does not exist.
+            UsageError: an empty question, a strategy, model, path or document that does not exist,
+                a risk that is none.
             MissingCapability: the model cannot do what the strategy needs.
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: the models or the library failed.
         """
         consent, live = options.pop("consent", refuse), options.pop("live", False)
-        history = options.pop("history", ())
+        history, risk = options.pop("history", ()), options.pop("risk", None)
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
+        if risk is None and self.named.risk is not None:
+            note_name("risk", self.named.risk, trace)
+            risk = self.named.risk.name
+        share = parse_risk(risk)
         chosen = _make(strategy, asked)
         async with self._start(asked, chosen, trace) as run:
-            run.consent, run.live = consent, live
+            run.consent, run.live, run.risk = consent, live, share
             if len(question) > LONG_MESSAGE:
                 question = await find_question(question, run)
             if history:
                 question = await complete_question(question, history, run)
                 run.earlier = history[-1].cited
-            answer: Answer = await chosen.answer(question, run)
+            answer: Answer = keep_promise(await chosen.answer(question, run), run)
         model = run.model(Role.READER).name
         return _finish(replace(answer, strategy=chosen.name, model=model), run)
 

@@ -91,6 +91,14 @@ def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
     return f"{by}{calls}, {tokens}{cost}{judged}, {usage['seconds']:.1f} s{parts}"
 
 
+def describe_chance(answer: Mapping[str, Any]) -> str:
+    """Return how likely an answer is right, in a few words; empty if it is not known."""
+    chance: float | None = answer.get("probability")
+    if chance is None or not answer["found"]:
+        return ""
+    return f"likely right: {min(chance, 0.99):.0%}"
+
+
 def render_event(event: Mapping[str, Any]) -> str:
     """Return the line of an event that `Event.to_json` wrote, or the event's name without one."""
     if event.get("event") == "queued":
@@ -186,7 +194,8 @@ def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "item", warning
     cost = describe_usage(answer["usage"], answer.get("model", ""))
     how = f" ({answer['how']})" if answer["how"] else ""
-    yield "note", f"colligate, {answer['strategy']}{how}; {cost}"
+    facts = (f"colligate, {answer['strategy']}{how}", describe_chance(answer), cost)
+    yield "note", "; ".join(filter(None, facts))
 
 
 def _render_markdown(answer: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from colligate.core.parameters import describe_invalid
 from colligate.errors import UsageError, closest
@@ -43,8 +43,9 @@ _VARIABLES = {
     "ocr": "COLLIGATE_OCR",
     "pdf": "COLLIGATE_PDF",
     "chunker": "COLLIGATE_CHUNKER",
+    "risk": "COLLIGATE_RISK",
 }
-_PLAIN = ("reading", "retriever", "ocr", "pdf", "chunker")
+_PLAIN = ("reading", "retriever", "ocr", "pdf", "chunker", "risk")
 _MODELS = tuple(name for name in _VARIABLES if name not in ("library", *_PLAIN))
 _MOST_BYTES = 1 << 20
 
@@ -69,6 +70,7 @@ class Settings:
     found (`colligate.retrievers`).
     `ocr` names the languages in which scanned PDFs and pictures are read; None leaves them unread.
     `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
+    `risk` is the share of answers given that may be wrong, a number or a word (`parse_risk`).
     `options` are how models are opened, by model name. `file` is the file that was read, and
     `trusted` whether a person chose it: a `colligate.toml` in the working folder may have come with
     the documents, so no key is sent to an endpoint that only this file names. `Settings()` names
@@ -88,6 +90,7 @@ class Settings:
     ocr: Named | None = None
     pdf: Named | None = None
     chunker: Named | None = None
+    risk: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
     file: Path | None = None
     trusted: bool = True
@@ -155,12 +158,17 @@ def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
 _Name = Annotated[str, Field(pattern=r"\S")]
 
 
+def _name_number(given: object) -> object:
+    return str(given) if isinstance(given, float) else given
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 _named: Any = dict.fromkeys(_MODELS, (_Name | None, None))
 _plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name | None, None))
+_plain["risk"] = (Annotated[_Name, BeforeValidator(_name_number)] | None, None)
 _Models = create_model("_Models", __base__=_Table, **_named)
 _Tables = dict[_Name, dict[str, Any]]
 _Content = create_model(

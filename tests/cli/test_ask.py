@@ -8,15 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from colligate import Answer
+from colligate.cli.ask import show
+from colligate.cli.options import RunOptions
+from colligate.cli.progress import Watcher
+
 COMMAND = [sys.executable, "-m", "colligate"]
 KEYS = [
-    "question", "strategy", "answer", "short_answer", "found", "ground", "how", "citations",
-    "evidence", "usage", "warnings",
+    "question", "strategy", "answer", "short_answer", "found", "ground", "how",
+    "probability", "citations", "evidence", "usage", "warnings",
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
@@ -67,13 +73,14 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     done = colligate(*asked(folder, "--effort", "low"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "The tower was built in 1871. [1]"
+    assert lines[0] == "1871: “The tower was built in 1871 by Ada Mercer.” [1]"  # without a call
     assert lines[2] == f"[1] The lighthouse › Building ({folder / 'tower.md'})"
     assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
     assert "reading 0 of 2" in done.stderr
     assert "located: The lighthouse" in done.stderr
     assert done.stderr.index("located: ") < done.stderr.index("read 2 passages of 2 documents")
-    assert "1 call" in done.stderr
+    assert "0 calls" in done.stderr
+    assert "likely right: " in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -109,6 +116,19 @@ def test_parameters_of_the_strategy_are_set(
     assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 1)
 
 
+def test_a_risk_is_of_no_use_where_no_probability_is_known(ask: Any, folder: Path) -> None:
+    for given, said in (([], False), (["--risk", "eager"], True)):
+        done = ask(folder, "--strategy", "direct", *given)
+        assert ("so --risk says nothing about it" in done.stderr) is said
+
+
+def test_how_likely_an_answer_is_right_is_said_where_it_is_known(capsys: Any) -> None:
+    sure = Answer("When?", "auto", "In 1871. [1]", found=True, probability=0.996)
+    for answer in (sure, replace(sure, probability=None), replace(sure, found=False)):
+        show(answer, RunOptions(), Watcher(None))
+        assert ("likely right: 99%" in capsys.readouterr().err) is (answer is sure)
+
+
 def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:
     (folder / "tower.md").unlink()
     done = ask(folder)
@@ -137,6 +157,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER", "--effort", "most"], "'most' is not one of"),
         (["Who?", "FOLDER", "--strategy", "rdr2", "--effort", "low"], "rdr2 has no parameter"),
         (["Who?", "FOLDER", "--set", "k=many"], "cannot set k of auto"),
+        (["Who?", "FOLDER", "--risk", "bold"], "no risk 'bold'"),
         (["Who?", "FOLDER", "--strategy", "direct", "--set", "max_tokens"], "max_tokens=VALUE"),
         (["Who?", "FOLDER", "--model", "bundeld"], "names are bundled, "),
         (["Who?", "FOLDER", "--model", "gguf:none.gguf"], "none.gguf"),

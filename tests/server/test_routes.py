@@ -139,18 +139,21 @@ async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     cited = [{"document": name, "start": start, "end": end} for name, start, end in places]
     turn = {"question": QUESTION, "answer": "In the yard.", "cited": cited}
     assert (await client.ask(history=[turn])).json()["found"]
+    answer = (await client.ask(strategy="direct", risk="careful")).json()
+    assert any("--risk says nothing" in warning for warning in answer["warnings"])
     turns = ({"answer": "no question"}, {"question": "x", "cited": [{"start": 1}]}, "text")
     for wrong, says in (
         *(({"question": text}, "question") for text in ("", " \n", "x" * 8001)),
         *(({"history": [turn]}, "history") for turn in turns),
         ({"parameters": {"kk": 1}}, "kk"),
         ({"max_tokens_total": 1}, "Budget exceeded"),
+        ({"risk": 1}, "no risk '1.0'"),
     ):
         refused = await client.ask(**wrong)
         assert refused.status_code == 422, wrong
         assert says in refused.text
-    # Two were answered, one began and was too dear.
-    assert len(await client.listed("runs")) == 3
+    # Three were answered, one began and was too dear.
+    assert len(await client.listed("runs")) == 4
 
 
 async def test_no_client_names_a_model_or_a_folder_to_load(serve):

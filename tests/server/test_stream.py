@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sse_starlette import ServerSentEvent
 from sse_starlette.sse import AppStatus
 
+from colligate.documents import Passage, Span
+from colligate.readers.finding import Likely
 from colligate.server.stream import EventStream, sse
-from support.http_server import DEFAULT, QUESTION, RULES, until
+from support.http_server import DEFAULT, QUESTION, RULES, parse_events, until
 
 BODY = {"question": QUESTION, "stream": True}
 
@@ -28,6 +31,22 @@ async def test_a_stream_counts_what_is_written(serve, monkeypatch):
             counts.append([e["tokens"] for e in events if e.get("event") == "writing"])
         assert counts[0] == sorted(counts[0])
         assert [len(each) > 1 for each in counts] == [True, False]
+
+
+async def test_what_likely_answers_is_sent_without_the_folders_of_the_server(serve, held):
+    place = Span("rules", 9, 37)
+    found = Passage(place, "Bicycles stand in the yard, ", "Rules", source="/home/ana/rules.md")
+    async with serve(held, RULES) as client:
+        asking = client.begin(stream=True)
+        await until(lambda: held.now == 1)
+        (run,) = client.server.runs.list_runs("default")
+        run.record(Likely(replace(found, folder="ana"), Span("rules", 27, 35), 0.9))
+        held.gate.set()
+        sent = (await asking).text
+    (likely,) = [each for _, each in parse_events(sent) if each.get("event") == "likely"]
+    assert likely["answer"] == {"document_id": "rules", "start": 27, "end": 35}
+    assert (likely["sentence"]["text"], likely["sentence"]["source"]) == (found.text, "rules.md")
+    assert "ana" not in sent
 
 
 @pytest.mark.parametrize("streamed", [True, False])

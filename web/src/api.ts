@@ -146,6 +146,7 @@ export type Asked = {
   where?: string[];
   max_tokens_total: number | null;
   timeout: number | null;
+  risk?: string | null;
   yes?: boolean; // to work that takes many model calls
   history: Turn[];
 };

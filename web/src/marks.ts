@@ -1,6 +1,6 @@
 // An answer's text cut into pieces: which citations each piece rests on, and the marks.
 import { Text } from "./codepoints";
-import type { Answer } from "./types";
+import type { Answer, Likely, Span } from "./types";
 
 export type Piece =
   | { kind: "text"; text: string; cited: number[] }
@@ -44,4 +44,22 @@ function marked(text: string, cited: number[], citations: number): Piece[] {
   }
   if (done < text.length) found.push({ kind: "text", text: text.slice(done), cited });
   return found;
+}
+
+const AROUND = 200; // characters of a sentence shown beside the words marked
+
+/** A sentence in one line: what comes before the words to mark, the words, and what comes after. */
+export function around(
+  { text, span }: Likely["sentence"],
+  { start, end }: Span,
+): [before: string, words: string, after: string] {
+  const whole = new Text(text, span.start);
+  const line = (from: number, to: number) => whole.slice(from, to).replace(/[\s|]+/g, " ");
+  const from = Math.max(span.start, start - AROUND);
+  const to = Math.min(span.end, end + AROUND);
+  return [
+    (from > span.start ? "…" : "") + line(from, start),
+    line(start, end),
+    line(end, to) + (to < span.end ? "…" : ""),
+  ];
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { blocks, parts, path } from "./blocks";
 import { Text } from "./codepoints";
 import { oneLine, withoutHashes } from "./format";
-import { pieces } from "./marks";
+import { around, pieces } from "./marks";
 import { drawn, marksOf } from "./pictures/lines";
 import { sentences } from "./sentences";
 import { messages } from "./sse";
@@ -25,6 +25,19 @@ describe("Text", () => {
     expect(text.slice(11, 14)).toBe("🚲b🔔");
     expect(text.slice(0, 11)).toBe("a");
     expect(new Text("plain").slice(1, 3)).toBe("la");
+  });
+});
+
+describe("a sentence around the words to mark", () => {
+  it("is one line, cut by code points where it is long", () => {
+    const cut = (text: string, start: number, end: number) => {
+      const span = { document_id: "a", start: 7, end: 7 + Array.from(text).length };
+      const sentence = { span, text, title: "A", section: [], page: null };
+      return around(sentence, { document_id: "a", start, end });
+    };
+    expect(cut("| 🚲 | 3,700\n| x |", 13, 18)).toEqual([" 🚲 ", "3,700", " x "]);
+    const [before, words, after] = cut(`${"b".repeat(999)}words${"a".repeat(999)}`, 1006, 1011);
+    expect([before.length, words, after.length]).toEqual([201, "words", 201]);
   });
 });
 

@@ -47,6 +47,7 @@ export type Answer = {
   found: boolean;
   ground?: "documents" | "computed" | "none";
   how?: string;
+  probability?: number | null; // absent from runs kept by older versions
   citations: Citation[];
   evidence: Evidence[];
   usage: Usage;
@@ -170,6 +171,9 @@ export type LocatedPassage = {
   source?: string;
 };
 
+/** A sentence that likely answers, and the words in it. */
+export type Likely = { sentence: LocatedPassage & { text: string }; answer: Span };
+
 /** A step of a run. `line` says it in a sentence; runs recorded by early versions have none. */
 export type TraceEvent = { event: string; at: number; line?: string };
 
@@ -188,6 +192,7 @@ export type Events = {
   answered: { found: boolean; citations: Span[]; dropped: string[] };
   // auto
   located: { passages: LocatedPassage[] };
+  likely: Likely;
   // DuQUAD
   listed: { units: "documents" | "passages"; spans: Span[]; titles: string[] };
   weighted: {

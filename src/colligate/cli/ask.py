@@ -54,6 +54,17 @@ class AskOptions(options.ReadOptions):
             "--yes",
         ),
     ] = False
+    risk: Annotated[
+        str | None,
+        options.named(
+            "The share of the answers given that may be wrong; less sure ones are left out: a "
+            "number such as 0.1, or careful (0.1), balanced (0.2) or eager (0.4).",
+            "RISK",
+            "the reader's own",
+            options.LIMITS,
+            "SHARE",
+        ),
+    ] = None
     where: options.Where = None
     chunker: options.Chunker = None
     judge: options.Judge = None
@@ -102,11 +113,13 @@ async def ask_command(
 
 
 def require_strategy(asked: AskOptions, run: options.RunOptions) -> None:
-    """Refuse a wrong strategy or parameter before a model is opened or a trace is begun."""
+    """Refuse a wrong strategy, parameter or risk before a model is opened or a trace is begun."""
     from colligate.core.parameters import set_parameters
+    from colligate.core.run import parse_risk
     from colligate.core.strategy import load_strategy
 
     set_parameters(load_strategy(asked.strategy), run.limits(asked.effort)["parameters"])
+    parse_risk(asked.risk)
 
 
 def make_ask(
@@ -126,6 +139,7 @@ def make_ask(
         paths=paths,
         strategy=asked.strategy,
         where=asked.where or [],
+        risk=asked.risk,
         on_event=watcher.see,
         consent=consent,
         live=watcher.live,
@@ -136,14 +150,14 @@ def make_ask(
 def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:
     """Print an answer and what it took; return the exit status."""
     from colligate.cli.display import show_answer
-    from colligate.export import describe_usage
+    from colligate.export import describe_chance, describe_usage
 
     watcher.warn_rest(answer.warnings)
     if run.as_json:
         print_json(answer.to_json())
     else:
         show_answer(answer)
-        if answer.how:
-            note(answer.how)
-        note(describe_usage(answer.usage.to_json(), answer.model))
+        usage = describe_usage(answer.usage.to_json(), answer.model)
+        for fact in filter(None, (describe_chance(answer.to_json()), answer.how, usage)):
+            note(fact)
     return ANSWERED if answer.found else NOT_FOUND

@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -165,6 +166,26 @@ async def allow(estimate: str) -> bool:
     return True
 
 
+RISKS = {"careful": 0.1, "balanced": 0.2, "eager": 0.4}
+
+
+def parse_risk(given: float | str | None) -> float | None:
+    """Return the share of the answers given that may be wrong, of a number or a word.
+
+    >>> parse_risk("careful"), parse_risk("0.05")
+    (0.1, 0.05)
+    """
+    if given is None:
+        return None
+    with suppress(ValueError):
+        risk = RISKS.get(str(given)) or float(given)
+        if 0 < risk < 1:
+            return risk
+    why = "it is the share of the answers given that may be wrong, above 0 and below 1"
+    hint = f"give a number such as 0.1, or one of {', '.join(RISKS)}"
+    raise UsageError(f"no risk {str(given)[:40]!r}", why, hint)
+
+
 def _recent_documents() -> LRUCache[str, Document]:
     # A document larger than the whole cache is kept alone in it.
     return LRUCache(_CHARACTERS_KEPT, lambda document: min(len(document.text), _CHARACTERS_KEPT))
@@ -183,7 +204,8 @@ class Run(Scoring, Searching):
     last answer of a conversation rests on: the first search offers them again. `live` counts the
     tokens of replies as they come, for which models stream. `foreign` is the language of the
     question if no document is in it: it is searched and read in theirs. `language` is that of the
-    question: English, if it is not surely another.
+    question: English, if it is not surely another. `risk` is the share of the answers given that
+    may be wrong: less sure ones are left out (`readers.promise`).
     """
 
     sources: Sources
@@ -202,6 +224,7 @@ class Run(Scoring, Searching):
     live: bool = False
     foreign: str = ""
     language: str = "en"
+    risk: float | None = None
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)

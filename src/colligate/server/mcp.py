@@ -34,6 +34,7 @@ from colligate.server.shapes import (
     History,
     OnEvent,
     RetrieverName,
+    Risk,
     StrategyName,
     describe_fault,
     describe_passage,
@@ -193,6 +194,7 @@ class SingleLibrary:
             parameters=[f"{name}={value}" for name, value in request.parameters.items()],
             retriever=request.retriever,
             where=request.where,
+            risk=request.risk,
             on_event=None if on_event is None else lambda event: on_event(event.to_json()),
             consent=allow if request.yes else refuse,
             history=[turn.to_turn() for turn in request.history],
@@ -221,6 +223,7 @@ class AskArguments(BaseModel):
     strategy: StrategyName = DEFAULT_STRATEGY
     retriever: RetrieverName | None = None
     where: Conditions | None = None
+    risk: Risk | None = None
     effort: Annotated[
         Literal["low", "normal", "high"] | None,
         Field(
@@ -245,6 +248,7 @@ class AskArguments(BaseModel):
             retriever=self.retriever,
             parameters={} if self.effort is None else {"effort": self.effort},
             where=self.where or [],
+            risk=self.risk,
             yes=self.yes,
             history=self.history,
         )

@@ -26,7 +26,14 @@ from colligate.export import describe_place, render_answer, render_event
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.errors import NotHere, Refused, RunFailed, openai_error
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, Conditions, EarlierTurn
+from colligate.server.shapes import (
+    LONGEST_TURN,
+    MOST_TURNS,
+    AskRequest,
+    Conditions,
+    EarlierTurn,
+    Risk,
+)
 from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, encode_json, is_heard
 
@@ -83,6 +90,7 @@ class ChatCompletionRequest(_Open):
     modalities: list[str] | None = None
     response_format: dict[str, Any] | None = None
     where: Conditions | None = None  # ours
+    risk: Risk | None = None  # ours
 
     @property
     def question(self) -> str:
@@ -175,7 +183,11 @@ async def create_chat_completion(
     strategy, library = _parse_model(body.model, server)
     body.refuse_what_cannot_be_done()
     asked = AskRequest(
-        question=body.question, strategy=strategy, where=body.where or [], history=body.history
+        question=body.question,
+        strategy=strategy,
+        where=body.where or [],
+        history=body.history,
+        risk=body.risk,
     )
     run = await server.runs.start(library, asked)
     completion = ChatCompletion(

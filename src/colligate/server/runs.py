@@ -22,13 +22,14 @@ from pydantic import Field
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Located, Noted
 from colligate.core.parameters import format_setting, set_parameters
-from colligate.core.run import allow, refuse
+from colligate.core.run import allow, parse_risk, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import UsageError
 from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, holds_id
 from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
+from colligate.readers.finding import Likely
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -67,6 +68,7 @@ class Runs:
             raise Busy("the server is stopping", "", "ask again when it is back")
         strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
+        parse_risk(request.risk)
         request.check_retriever()
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
@@ -189,6 +191,7 @@ class Runs:
                     where=request.where,
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
+                    risk=request.risk,
                     on_event=run.record,
                     consent=allow if request.yes else refuse,
                     history=[turn.to_turn() for turn in request.history],
@@ -331,8 +334,8 @@ class RecordedRun(Work):
         """Record an event of the engine, without prompts. May be called from any thread."""
         plain = event.to_json()
         plain.pop("messages", None)
-        if isinstance(event, Located):  # no folder of the server is shown
-            for passage in plain["passages"]:
+        if isinstance(event, Located | Likely):  # no folder of the server is shown
+            for passage in plain.get("passages", [plain.get("sentence")]):
                 passage |= {"source": hide_folders(passage["source"]), "folder": ""}
         if threading.get_ident() == self._thread or self._loop is None:
             self.write(plain)

@@ -88,6 +88,14 @@ Conditions = Annotated[
     ),
 ]
 
+Risk = Annotated[
+    float | str,
+    Field(
+        description="The share of the answers given that may be wrong; less sure ones are left out:"
+        " a number above 0 and below 1, or careful (0.1), balanced (0.2) or eager (0.4)."
+    ),
+]
+
 
 def refuse_loading(kind: type, settings: Iterable[str]) -> None:
     """Refuse settings that name a model or a file: the server would load any that is named."""
@@ -130,6 +138,7 @@ class AskRequest(BaseModel):
     where: Conditions = []
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
+    risk: Risk | None = None
     yes: Annotated[
         bool, Field(description="Allow work that takes many calls, as an agent for each document.")
     ] = False
@@ -171,6 +180,7 @@ class AnswerShape(TypedDict):
     found: bool
     ground: Ground
     how: str
+    probability: NotRequired[float | None]
     citations: list[dict[str, Any]]
     evidence: list[dict[str, Any]]
     usage: dict[str, Any]

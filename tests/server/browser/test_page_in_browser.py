@@ -380,7 +380,7 @@ async def test_all_documents_are_read_once_the_person_consents(page, ask, upload
 
 async def test_what_an_answer_rests_on_is_said(page, filled, ask):
     await ask(page, filled)
-    await expect(page.locator(".ground")).to_have_text("From the documents")
+    await expect(page.locator(".ground")).to_contain_text("From the documents")
     said = {
         "documents": "From the documents",
         "computed": "Computed from figures in the documents",
@@ -392,12 +392,13 @@ async def test_what_an_answer_rests_on_is_said(page, filled, ask):
         events = await (await route.fetch()).text()
         for name, value in told.items():
             events = re.sub(f'"{name}": "[a-z]*"', f'"{name}": "{value}"', events)
+        events = re.sub('"probability": [^,]*', '"probability": 0.874', events)
         await route.fulfill(body=events)
 
     await page.route("**/api/runs/*/events", change)
     for told["ground"], line in said.items():
         await page.reload()
-        await expect(page.locator(".ground")).to_have_text(line)
+        await expect(page.locator(".ground")).to_have_text(f"{line}; likely right: 87%")
         await expect(page.locator(".source .head").first).to_have_text("Licence; in days")
 
 
@@ -405,7 +406,11 @@ async def test_what_was_located_is_shown_until_the_run_is_stopped(look, filled):
     page = (await look(viewport=PHONE)).page
     await page.goto(filled)
     await page.get_by_label("Question").fill("Please never reply about a violation")
-    await page.get_by_role("button", name="Ask").click()
+    await page.get_by_text("Settings").click()
+    await page.get_by_label("when to answer").select_option("careful")
+    async with page.expect_request("**/ask") as sent:
+        await page.get_by_role("button", name="Ask").click()
+    assert (await sent.value).post_data_json["risk"] == "careful"
     located = page.locator(".located li")
     await expect(located.first).to_contain_text("iolat")
     await located.first.get_by_role("link").click()
@@ -417,8 +422,23 @@ async def test_what_was_located_is_shown_until_the_run_is_stopped(look, filled):
     await page.reload()
     stopped = page.locator(".run-list li", has_text="Please never reply")
     await expect(stopped).to_contain_text("cancelled")
+
+    async def add_likely(route: Route) -> None:
+        events = await (await route.fetch()).text()
+        (first,) = re.findall(r'"passages": \[({"span": .*?"folder": ""})', events)
+        passage = json.loads(first)
+        words = {**passage["span"], "end": passage["span"]["start"] + 9}
+        likely = {"event": "likely", "at": 1, "sentence": passage, "answer": words}
+        said.append(passage["text"][:9])
+        await route.fulfill(body=f"event: event\ndata: {json.dumps(likely)}\n\n{events}")
+
+    said: list[str] = []
+    await page.route("**/api/runs/*/events", add_likely)
     await stopped.get_by_role("link").click()
     await expect(page.locator(".run-head")).to_contain_text("Stopped")
+    await expect(page.locator(".likely mark")).to_have_text(said[0])
+    await page.locator(".likely").get_by_role("link").click()
+    await expect(page.get_by_role("dialog").locator("mark.main").first).to_be_in_viewport()
 
 
 async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):

@@ -109,6 +109,9 @@ async def test_effort_and_consent_are_set_by_the_client(folder, connected):
         assert "one by one" not in once["how"]
         wrong = {**question, "strategy": "duquad", "effort": "low"}
         assert "has no parameter" in await refused(client, "ask", **wrong)
+        known = await called(client, "ask", **question, strategy="direct", risk="careful")
+        assert any("--risk says nothing" in warning for warning in known["warnings"])
+        assert "no risk '2.0'" in await refused(client, "ask", **question, risk=2)
 
 
 async def test_a_retriever_is_named_and_never_an_address(connected):

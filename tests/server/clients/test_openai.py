@@ -154,6 +154,7 @@ def test_what_cannot_be_done_is_refused(client):
         ({"messages": []}, "messages"),
         ({"messages": "x"}, "messages"),
         ({"extra_body": {"where": ["2024"]}}, None),
+        ({"extra_body": {"risk": "bold"}}, None),
         ({"extra_body": {"where": ["a=b"] * 21}}, "where"),
         ({"messages": [{"role": "user", "content": "x" * 9000}], "stream": True}, None),
     ):

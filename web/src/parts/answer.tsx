@@ -1,7 +1,8 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { pieces } from "../marks";
+import { around, pieces } from "../marks";
 import { oneLine, place, withoutHashes, withoutOption } from "../format";
-import type { Answer, Citation, LocatedPassage, Span } from "../types";
+import type { Answer, Citation, Likely, LocatedPassage, Span } from "../types";
 import { Excerpt, Few, InLibrary, SpanLink } from "./spans";
 
 const spanOf = (citation: Citation): Span => ({
@@ -76,6 +77,9 @@ export function AnswerText({
           {!answer.found
             ? "The documents that were read do not contain the answer."
             : answer.ground && GROUNDS[answer.ground]}
+          {answer.found &&
+            answer.probability != null &&
+            `; likely right: ${Math.min(99, Math.round(100 * answer.probability))}%`}
         </p>
       </div>
       {answer.citations.length > 0 && (
@@ -151,20 +155,57 @@ export function Located({
         <ol>
           <Few all={passages} most={10}>
             {(each, at) => (
-              <li key={at}>
-                <SpanLink class="source" span={each.span}>
-                  <span class="number" aria-hidden="true">
-                    ·
-                  </span>
-                  <span class="where">
-                    <b>{each.title}</b>
-                    <small>{place(each)}</small>
-                  </span>
-                  <Excerpt span={each.span} most={160} />
-                </SpanLink>
-              </li>
+              <Found key={at} passage={each}>
+                <Excerpt span={each.span} most={160} />
+              </Found>
             )}
           </Few>
+        </ol>
+      </div>
+    </InLibrary.Provider>
+  );
+}
+
+function Found({ passage, children }: { passage: LocatedPassage; children: ComponentChildren }) {
+  return (
+    <li>
+      <SpanLink class="source" span={passage.span}>
+        <span class="number" aria-hidden="true">
+          ·
+        </span>
+        <span class="where">
+          <b>{passage.title}</b>
+          <small>{place(passage)}</small>
+        </span>
+        {children}
+      </SpanLink>
+    </li>
+  );
+}
+
+/** The sentence that likely answers, with the words marked, before the model has read it. */
+export function LikelyHere({
+  likely: { sentence, answer },
+  library,
+  busy,
+}: {
+  likely: Likely;
+  library: string;
+  busy: boolean;
+}) {
+  const [before, words, after] = around(sentence, answer);
+  return (
+    <InLibrary.Provider value={library}>
+      <div class="sources likely">
+        <h2 class="cap">{busy ? "Likely the answer, being checked" : "Likely, not checked"}</h2>
+        <ol>
+          <Found passage={sentence}>
+            <q>
+              {before}
+              <mark>{words}</mark>
+              {after}
+            </q>
+          </Found>
         </ol>
       </div>
     </InLibrary.Provider>

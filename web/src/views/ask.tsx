@@ -1,7 +1,7 @@
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as api from "../api";
-import { AnswerText, Located } from "../parts/answer";
+import { AnswerText, LikelyHere, Located } from "../parts/answer";
 import {
   Efforts,
   Parameters,
@@ -30,6 +30,7 @@ const retriever = signal("");
 type Scope = { ticked: string[]; where: string };
 const scopes = signal<Record<string, Scope>>({});
 const limits = { tokens: signal(""), seconds: signal("") };
+const risk = signal(""); // "" is the reader's own
 const run = signal<Run | null>(null);
 const earlier = signal<Run[]>([]); // the turns of the conversation before the run
 
@@ -61,6 +62,7 @@ function ask(asked: string, before: Run[] = []): void {
     where: split(where),
     max_tokens_total: positive(limits.tokens.value),
     timeout: positive(limits.seconds.value),
+    risk: risk.value || null,
     history: before.flatMap(turnOf),
   });
 }
@@ -279,7 +281,7 @@ function QuestionForm() {
 }
 
 function Settings() {
-  const limited = [limits.tokens.value, limits.seconds.value].filter(Boolean);
+  const limited = [limits.tokens.value, limits.seconds.value, risk.value].filter(Boolean);
   const { ticked, where } = scopeOf(library.value);
   const set = [...ticked, ...split(where), ...limited].length;
   const named = strategy.value !== "auto";
@@ -311,6 +313,21 @@ function Settings() {
           <Limit value={limits.seconds} step="any" why="After it the run ends without an answer.">
             time limit in seconds
           </Limit>
+          <label class={risk.value ? "field changed" : "field"}>
+            <span>when to answer</span>
+            <select
+              value={risk.value}
+              onChange={(event) => (risk.value = event.currentTarget.value)}
+            >
+              <option value="">as the server is set (default)</option>
+              <option>careful</option>
+              <option>balanced</option>
+              <option>eager</option>
+            </select>
+            <small>
+              Of ten answers given, how many may be wrong: careful one, balanced two, eager four.
+            </small>
+          </label>
         </div>
       </details>
       <details class="settings">
@@ -452,6 +469,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
   const { asked } = run;
   const problem = run.problem.value;
   const located = answer ? undefined : lastOf(run.events.value, "located");
+  const likely = answer ? undefined : lastOf(run.events.value, "likely");
   useEffect(() => {
     // One that another program added since the list was loaded can be opened too.
     if (answer?.evidence.some(({ document }) => !isKept(run.library, document)))
@@ -478,6 +496,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
       )}
       {problem && <ProblemNote problem={problem} />}
       {run.state.value === "cancelled" && <p class="quiet">The run was stopped.</p>}
+      {likely && <LikelyHere likely={likely} library={run.library} busy={run.busy.value} />}
       {located && (
         <Located passages={located.passages} library={run.library} busy={run.busy.value} />
       )}
