@@ -28,17 +28,17 @@ from typing import Any, get_args
 import numpy as np
 
 from colligate.core.prompts import build_messages, render_passages, render_question
-from colligate.core.run import Run, Shown
+from colligate.core.run import RISKS, Run, Shown
 from colligate.documents import Document, Passage, flat_tree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_model, open_reranker
 from colligate.readers import pointwise
-from colligate.readers.finding import find, find_around
+from colligate.readers.finding import find
 from colligate.readers.promise import Promise, Way, load_promise, logit
 from colligate.strategies.decompose.method import Chain, compare
-from heads.groups import has_answer
+from heads.groups import CALIBRATED, draw_records, has_answer
 
 # Not PopQA: many of its questions ("Who was the director of The Surface?") fit several things.
 SETS = ("log_nq", "log_triviaqa", "2wiki_sub")
@@ -52,16 +52,10 @@ def read_records(data: Path, name: str) -> list[Record]:
 
 
 def draw(data: Path, limit: int) -> list[Record]:
-    """Return questions of the sets in turn, each set in the order of a hash of the ids.
-
-    `heads/groups.py` leaves the first 150 of each set to this.
-    """
-    drawn = []
-    for name in SETS:
-        each = {r["question"]: r for r in reversed(read_records(data, name)) if r.get("negatives")}
-        ordered = sorted(each.values(), key=lambda r: _hash(r["id"]))[:150]
-        drawn.append([r for r in ordered if r["answerable"]][:limit])
-    return [record for turn in zip_longest(*drawn) for record in turn if record]
+    """Return questions of the sets in turn, of those that `heads/groups.py` leaves to this."""
+    drawn = [draw_records(data, name)[: CALIBRATED[name]] for name in SETS]
+    some = [[r for r in of_set if r["answerable"]][:limit] for of_set in drawn]
+    return [record for turn in zip_longest(*some) for record in turn if record]
 
 
 def _hash(name: str) -> bytes:
@@ -88,7 +82,7 @@ def _normalise(text: str) -> str:
 
 
 def make_passages(record: Record, answers: list[str], run: Run) -> tuple[list[Passage], ...]:
-    """Return the passages of a question, and those that hold no answer."""
+    """Return the passages of a question, and those of them that hold no answer."""
     passages = []
     for n, each in enumerate([record["passage"], *record["negatives"]][:8]):
         if text := each["text"][:2000].strip():
@@ -111,7 +105,8 @@ async def read_all(data: Path, run: Run, limit: int, out: Path) -> None:
         answers = [normalised for each in record["answers"] if (normalised := _normalise(each))]
         both = make_passages(record, answers, run)
         for with_answer, shown in zip((True, False), both, strict=True):
-            if (record["id"], with_answer) in done or not (with_answer or _half(record["id"])):
+            wanted = with_answer or (shown and _half(record["id"]))
+            if not wanted or (record["id"], with_answer) in done:
                 continue
             row = await read(record["question"], shown, answers, run)
             row |= {"id": record["id"], "with": with_answer}
@@ -123,8 +118,8 @@ async def read(question: str, passages: list[Passage], answers: list[str], run: 
     """Return what the small models tell of an answer, and whether it is right."""
     shown = [Shown(each) for each in passages]
     found = (await find(question, shown, run))[0]
-    _, place = await find_around(found, run)
-    said = (await run.document(place.document_id)).slice(place)
+    assert found.answer is not None
+    said = (await run.document(found.answer.document_id)).slice(found.answer)
     row: Record = {"question": question, "answers": answers}
     row["found"] = {"signs": found.signs, "short": said, "right": is_right(said, answers)}
     ordered, sure, _ = await pointwise.order(question, shown, run)
@@ -173,16 +168,12 @@ def fit(rows: list[Record], answered: list[Record]) -> Record:
         curve = [[round(float(p[at]), 4), bool(y[at])] for at in order]
         weights = np.round(regress(x, y) @ base, 4).tolist()
         fitted[name] = {"weights": weights, "curve": curve}
-        print(f"{name}: n {len(told)}, right {y.mean():.2f}, area {area(p, y):.3f}", end="; ")
+        print(f"{name}: n {len(told)}, right {y.mean():.2f}, area {area(p, y):.3f}")
         promise = Promise(tuple(fitted[name]["weights"]), tuple(map(tuple, curve)))
-        for risk in (0.05, 0.1, 0.2, 0.3, 0.35):
+        for word, risk in RISKS.items():
             kept = p >= (limit := promise.limit(risk))
             wrong = (1 - y[kept]).mean() if kept.any() else 0.0
-            print(
-                f"risk {risk}: from {limit:.2f}, {kept.mean():.2f} given, {wrong:.2f} wrong",
-                end="; ",
-            )
-        print()
+            print(f"{word} from {limit:.2f}: {kept.mean():.2f} given, {wrong:.2f} wrong")
     return fitted
 
 

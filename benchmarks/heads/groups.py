@@ -73,7 +73,7 @@ _Record = Mapping[str, Any]
 async def main(data: Path, out: Path) -> None:
     _write(out / "test.jsonl", list(_read_test(data / "dev")))
     most = {name: n for family in FAMILIES.values() for name, n in family.items()}
-    records = {name: _draw(data / "train", name) for name in most}
+    records = {name: draw_records(data / "train", name) for name in most}
     near = _answering_titles(data / "dev")
     kept = {name: records[name][:n] for name, n in CALIBRATED.items()}
     near |= {_title(each) for drawn in kept.values() for each in drawn}
@@ -113,8 +113,8 @@ def render_record(record: _Record) -> str:
     return f"{record['title']}\n{record['text']}"
 
 
-def _draw(train: Path, name: str) -> list[_Record]:
-    """Return the questions of a set, in the order that pointwise.py has."""
+def draw_records(train: Path, name: str) -> list[_Record]:
+    """Return the questions of a set by a hash of their ids, those that bring others first."""
     records = [record for _, record in load_records(train / f"reading.{name}.jsonl.gz")]
     asked = {each["question"]: each for each in reversed(records)}
     drawn = sorted(asked.values(), key=lambda each: hashlib.sha256(each["id"].encode()).digest())

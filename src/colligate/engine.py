@@ -111,7 +111,7 @@ class Engine(Session):
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist,
-                a risk that is none.
+                a risk that is not between 0 and 1.
             MissingCapability: the model cannot do what the strategy needs.
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: the models or the library failed.

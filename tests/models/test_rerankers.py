@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import BertForSequenceClassification
 
 from colligate.errors import MalformedOutput, UnknownModel, WeightsUnavailable
-from colligate.models import Reranker
+from colligate.models import Reranker, pairs
 from colligate.models.names import open_head, open_reranker
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import HTTPReranker
@@ -88,6 +91,14 @@ async def test_a_damaged_file_is_reported(tmp_path):
     with pytest.raises(WeightsUnavailable, match=str(tmp_path)):
         await reranker.score("what", ["this"])
     await reranker.aclose()
+
+
+async def test_another_head_is_no_reranker(tmp_path):
+    heads = tmp_path / "heads"
+    shutil.copytree(Path(pairs.__file__).parent / "minilm", heads)
+    (heads / "verifier.onnx").rename(heads / "model.onnx")
+    with pytest.raises(WeightsUnavailable, match="train head reranker"):
+        await MiniLMReranker(heads).score("what", ["this"])
 
 
 LIT = "The lighthouse was lit for the first time in March 1851, after the harbour had been closed."

@@ -8,7 +8,7 @@ import pytest
 
 from colligate.core.run import show_ranked
 from colligate.library.in_memory import InMemorySources
-from colligate.readers.finding import Likely, answer_found, find
+from colligate.readers.finding import Likely, answer_found, find, show_likely
 from support.runs import document, events
 
 LIT = "The lighthouse on Skerry Rock was lit for the first time in March 1851."
@@ -45,6 +45,8 @@ async def test_the_passage_and_the_place_of_the_answer_are_found_and_shown(searc
     assert "1851" in text[best.answer.start : best.answer.end]
     assert best.share > 0.5 > sum(each.share for each in others)
     assert best.place_share <= 0.001
+    assert events(run, Likely) == []  # before it is shown
+    await show_likely(best, run)
     [likely] = events(run, Likely)
     assert likely.sentence.text == LIT
     assert likely.line() == f"likely: “{LIT}” (Skerry Rock)"
@@ -54,7 +56,8 @@ async def test_the_passage_and_the_place_of_the_answer_are_found_and_shown(searc
 async def test_a_long_sentence_is_shown_around_the_answer(search):
     text = f"# Skerry Rock\n\n{'It was, as they said, a long story, ' * 20}{LIT}"
     shown, run, _ = await search(QUESTION, {"skerry": text})
-    await find(QUESTION, shown, run)
+    best, *_ = await find(QUESTION, shown, run)
+    await show_likely(best, run)
     [likely] = events(run, Likely)
     assert "1851" in likely.line()
     assert len(likely.line()) < 320

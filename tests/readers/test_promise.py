@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.answer import NOT_FOUND, Answer
+from colligate.core.answer import NOT_FOUND, Answer, Citation
 from colligate.core.run import RISKS
+from colligate.documents import Span
 from colligate.library.in_memory import InMemorySources
-from colligate.readers.promise import Promise, keep_promise, load_promise
+from colligate.readers.promise import FOUND, Promise, keep_promise, load_promise
 
 CURVES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60).map(
     lambda curve: tuple(sorted(curve, reverse=True))
@@ -75,6 +76,16 @@ async def test_a_sure_answer_and_one_without_a_risk_are_kept(run):
     run.risk = 0.4
     sure = dataclasses.replace(ANSWER, probability=0.999)
     assert keep_promise(sure, run) is sure
+
+
+async def test_what_was_found_without_a_reader_has_a_limit_of_its_own(run):
+    cited = Citation(Span("a", 0, 3), "Ada", "A", (), None, ((0, 3),), how=FOUND)
+    limits = {way: load_promise(way).limit(0.2) for way in ("read", "found")}
+    assert limits["read"] < limits["found"]
+    between = dataclasses.replace(ANSWER, probability=sum(limits.values()) / 2)
+    run.risk = 0.2
+    assert keep_promise(between, run).found
+    assert not keep_promise(dataclasses.replace(between, citations=(cited,)), run).found
 
 
 async def test_an_answer_of_unknown_probability_is_kept_with_a_warning(run):

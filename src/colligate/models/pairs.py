@@ -129,7 +129,13 @@ class MiniLMReranker:
     def _load(self) -> tuple[Tokenizer, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _read("reranker", self._folder)
+                loaded = _read("reranker", self._folder)
+                if len(loaded[1].get_outputs()[0].shape) != 3:
+                    what = f"{self.name} is no reranker that finds answers"
+                    raise WeightsUnavailable(
+                        what, "", "train it with `colligate train head reranker`"
+                    )
+                self._loaded = loaded
             return self._loaded
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,13 +24,13 @@ from colligate.documents.compress import CompressedPassage, visible_text
 from colligate.documents.sentences import blank_notes, widen_to_sentences
 from colligate.library.ranking import are_in_language, standardise, titled_text
 from colligate.models import Role
-from colligate.models.pairs import Found, MiniLMReranker
+from colligate.models.pairs import MiniLMReranker
 from colligate.readers.citing import LONGEST_QUOTE, finish, remove_model_marks, write_answer
-from colligate.readers.promise import load_promise, logit
+from colligate.readers.promise import FOUND, load_promise, logit
 
-_SEARCH = 0.5  # weight of the z-score in the search beside the model's logit
-_MOST_PIECES = 200
-_LIKELY = 0.5  # probability from which a sentence is shown
+_SEARCH = 0.5  # weight of the z-score in the search beside the model's logit; not searched for
+_MOST_PARTS = 200  # of passages, with 256 tokens each: about four seconds
+_LIKELY = 0.5  # probability from which a sentence is shown as likely: rather than not
 _RISK = 0.2  # of an answer without a call
 _AROUND = 120  # characters that are shown before and after the answer
 
@@ -55,114 +56,108 @@ class Likely(Event):
         return True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Finding:
     """A passage, and what the model says of it.
 
-    `share` are the odds that it answers, among the passages shown and none of them; even, where
-    the model was not asked. `answer` is the likeliest place of the answer in it, `place_share` the
-    logarithm of the odds that it stands there if the passage answers.
+    `share` are the odds that it answers, among the passages shown and none of them. `answer` is
+    the likeliest place of the answer in it, `place_share` the logarithm of the odds that it stands
+    there if the passage answers.
     """
 
     shown: Shown
-    share: float = 0.5
+    share: float
     answer: Span | None = None
     place_share: float = 0.0
 
     @property
     def signs(self) -> tuple[float, float]:
-        """The signs of the likeliest answer, for the promise of the way "found"."""
+        """What tells how probable the likeliest answer is, without a reader."""
         return logit(self.share), self.place_share
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """What the model says of a passage from a character on; places are those of its text."""
+class _Spot(NamedTuple):
+    """The score of a part of a passage, and the likeliest answer in it, in the passage's text."""
 
+    score: float
     start: int
-    title: int  # characters before that
-    found: Found
-
-    def best(self) -> tuple[int, int, float]:
-        """Return the start and end of the likeliest answer, and the logarithm of its odds."""
-        place = self.found.best(self.title)
-        assert place is not None
-        moved = self.start - self.title
-        return place[0] + moved, place[1] + moved, self.found.log_share(*place)
+    end: int
+    log_share: float
 
 
 async def find(question: str, shown: Sequence[Shown], run: Run) -> list[Finding]:
     """Return where passages answer a question, the likeliest first.
 
-    They are in the order of the model's logit plus a part of the z-score in the search. A sentence
-    that more likely than not answers is shown to the person who asks. None are returned if question
-    or documents are not in English, or there is too much to read.
+    They are in the order of the model's logit plus a part of the z-score in the search. None are
+    returned if question or documents are not in English, or there is too much to read.
     """
     shown = [each for each in shown if each.passage.text.strip()]
     passages = [each.passage for each in shown]
     english = run.language == "en" and not run.foreign
     if not (shown and english and await are_in_language("en", passages, run.sources)):
         return []
-    pieces = await _read(question, passages, run)
-    if not all(pieces):
+    spots = await _read(question, passages, run)
+    if not spots:
         return []
-    best = [max(of_one, key=lambda each: each.found.score) for of_one in pieces]
-    scores = [each.found.score for each in best]
-    none = np.logaddexp.reduce([0.0, *scores])
+    none = np.logaddexp.reduce([0.0, *(spot.score for spot in spots)])
     searched = standardise([each.score for each in shown])
-    order = sorted(range(len(shown)), key=lambda at: -(scores[at] + _SEARCH * searched[at]))
-    findings = []
-    for at in order:
-        start, end, odds = best[at].best()
-        share = math.exp(scores[at] - none)
-        findings.append(Finding(shown[at], share, _place(passages[at], start, end), odds))
-    probability = load_promise("found").probability(findings[0].signs)
-    if probability >= _LIKELY:
-        sentence, answer = await find_around(findings[0], run)
-        run.emit(Likely(sentence, answer, probability))
-    return findings
+    order = sorted(range(len(shown)), key=lambda at: -(spots[at].score + _SEARCH * searched[at]))
+    return [
+        Finding(
+            shown[at],
+            math.exp(spots[at].score - none),
+            _place(passages[at], spots[at].start, spots[at].end),
+            spots[at].log_share,
+        )
+        for at in order
+    ]
 
 
-async def _read(question: str, passages: Sequence[Passage], run: Run) -> list[list[_Piece]]:
-    """Return what the model says of passages, in pieces where they are too long for it.
+async def _read(question: str, passages: Sequence[Passage], run: Run) -> list[_Spot]:
+    """Return the best part of each passage; a passage that is too long is read in parts.
 
-    A passage has none if its title alone is too long, and all have none if there are too many.
+    None are returned if a title alone is too long, or there are too many parts.
     """
     model = run.reranker if isinstance(run.reranker, MiniLMReranker) else _open()
-    pieces: list[list[_Piece]] = [[] for _ in passages]
+    best: dict[int, _Spot] = {}
     left = [(at, 0) for at in range(len(passages))]
     passes, began = 0, time.perf_counter()
     while left:
         passes += len(left)
-        if passes > max(_MOST_PIECES, len(passages)):
-            return [[] for _ in passages]
+        if passes > max(_MOST_PARTS, len(passages)):
+            return []
         texts = [titled_text(replace(passages[at], text=passages[at].text[n:])) for at, n in left]
+        read = await model.find(question, texts)
         rest = []
-        for (at, start), text, found in zip(
-            left, texts, await model.find(question, texts), strict=True
-        ):
+        for (at, start), text, found in zip(left, texts, read, strict=True):
             title = len(text) - len(passages[at].text) + start
-            if found.best(title) is None:
+            if (place := found.best(title)) is None:
                 continue
-            pieces[at].append(_Piece(start, title, found))
+            first, last = (end - title + start for end in place)
+            spot = _Spot(found.score, first, last, found.log_share(*place))
+            best[at] = max(best.get(at, spot), spot)
             if not found.whole:
                 rest.append((at, start + int(found.places[-1, 1]) - title))
         left = rest
     seconds = time.perf_counter() - began
     run.meter.scoring(Role.SCORER, model.name, passes=passes, seconds=seconds)
-    return pieces
+    return [best[at] for at in range(len(passages))] if len(best) == len(passages) else []
 
 
-async def find_around(finding: Finding, run: Run) -> tuple[Passage, Span]:
-    """Return the sentence in which the answer was found, and the answer's place.
+async def show_likely(finding: Finding, run: Run) -> None:
+    """Show the sentence of the likeliest answer, if it more likely than not answers."""
+    probability = load_promise("found").probability(finding.signs)
+    if finding.answer is not None and probability >= _LIKELY:
+        run.emit(Likely(await find_sentence(finding, run), finding.answer, probability))
 
-    An answer that goes over the end of a sentence has all that it touches.
-    """
+
+async def find_sentence(finding: Finding, run: Run) -> Passage:
+    """Return the sentence in which the answer was found, or all sentences that it touches."""
     assert finding.answer is not None
     document = await run.document(finding.answer.document_id)
     within = finding.shown.passage.span
     around = await asyncio.to_thread(widen_to_sentences, document, finding.answer, within)
-    return document.passage(around), finding.answer
+    return document.passage(around)
 
 
 async def answer_found(question: str, shown: Sequence[Shown], run: Run) -> Answer | None:
@@ -177,14 +172,15 @@ async def answer_found(question: str, shown: Sequence[Shown], run: Run) -> Answe
     probability = promise.probability(best.signs)
     if probability < promise.limit(min(run.risk or _RISK, _RISK)):
         return None
-    sentence, place = await find_around(best, run)
+    assert best.answer is not None
+    sentence = await find_sentence(best, run)
     documents = await run.documents_of([sentence])
-    document = documents[place.document_id]
+    document = documents[sentence.document_id]
     seen = visible_text(sentence.span, document, best.shown.passage)
-    short = " ".join(document.slice(place).split())
+    short = " ".join(document.slice(best.answer).split())
     if len(sentence.span) > LONGEST_QUOTE or short not in " ".join(seen.split()):
         return None
-    stated = state_found(short, sentence.span, "found", seen)
+    stated = state_found(short, sentence.span, FOUND, seen)
     evidence = tuple(each.shown.evidence for each in findings)
     refused = Answer(question, "", NOT_FOUND, False, evidence=evidence)
     cited = replace(write_answer([stated], documents), short=short)

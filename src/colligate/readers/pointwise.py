@@ -35,7 +35,7 @@ from colligate.readers.citing import (
     finish,
     write_answer,
 )
-from colligate.readers.finding import Finding, find, state_found
+from colligate.readers.finding import Finding, find, show_likely, state_found
 from colligate.readers.promise import is_likely, load_promise, logit
 from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_table_heads
 
@@ -196,18 +196,16 @@ class PointwiseReader:
     ) -> Answer | None:
         """Return the answer from one passage, or None if it gives none.
 
-        `sure` are the odds of the passage that was found first.
-
-        A short answer that stands in the passage is cited with its sentence; for another one the
-        passage is read with quotes. Where it is a whole item of a list all items are cited, if they
-        are more likely the answer.
+        `sure` are the odds of the passage that was found first. A short answer that stands in the
+        passage is cited with its sentence; for another one the passage is read with quotes. Where
+        it is a whole item of a list all items are cited, if they are more likely the answer.
         """
         passage = found.shown.passage
         messages = build_messages(ANSWER, render_passages([passage]), render_question(question))
         short = (await run.chat(messages, max_tokens=REPLY_TOKENS)).text.strip()
         if is_none(short):
             return None
-        stated = await find_sentence(short, found, run)
+        stated = await state_short(short, found, run)
         if stated is None:
             answer = await self.together.read(question, [found.shown], run, Task(Form.SHORT))
             if not answer.found:
@@ -269,33 +267,33 @@ def rate(sure: float, says: float | None) -> float | None:
 async def order(
     question: str, shown: Sequence[Shown], run: Run
 ) -> tuple[list[Finding], float, list[Shown]]:
-    """Return passages, the likeliest to answer first, and the odds of the one found first.
+    """Return passages, the likeliest to answer first, the odds of the one found first, and those
+    that the reader finds likely.
 
-    Where these are not clear the reader judges the first ones, and where none can be found. Those
-    that it finds likely come third.
+    The reader judges the first ones where the odds are not clear, and where nothing can be found;
+    the odds are even then.
     """
     found = await find(question, shown, run)
     first = found[0].share if found else 0.5
-    if found and (first >= _CLEAR or len(found) == 1):
-        return found, first, []
-    told = shown[0].score > shown[-1].score  # otherwise nothing says which are the best
-    some = found[:_MOST_JUDGED] or [Finding(s) for s in (shown[:_MOST_JUDGED] if told else shown)]
-    odds = await judge_all(question, some, run)
+    if found:
+        await show_likely(found[0], run)
+        if first >= _CLEAR or len(found) == 1:
+            return found, first, []
+        judged = [each.shown for each in found[:_MOST_JUDGED]]
+    else:
+        told = shown[0].score > shown[-1].score  # otherwise nothing says which are the best
+        judged = list(shown[:_MOST_JUDGED] if told else shown)
+    with run.tokens.reserve_reading():
+        both = await gather(judge(question, each.passage, run) for each in judged)
+    odds = [each.odds["Yes"] for each in both]
+    run.emit(JudgedAlone(tuple(each.span for each in judged), tuple(odds)))
     sure = standardise([logit(each) for each in odds])
     if not found:
-        sure += standardise([each.shown.score for each in some])
-    places = sorted(range(len(some)), key=lambda at: -sure[at])
-    likely = [some[at].shown for at in places if odds[at] >= _LIKELY]
-    return [*(some[at] for at in places), *found[_MOST_JUDGED:]], first, likely
-
-
-async def judge_all(question: str, found: Sequence[Finding], run: Run) -> list[float]:
-    """Return the reader's odds that each of these passages contains the answer."""
-    with run.tokens.reserve_reading():
-        judged = await gather(judge(question, each.shown.passage, run) for each in found)
-    odds = [each.odds["Yes"] for each in judged]
-    run.emit(JudgedAlone(tuple(each.shown.span for each in found), tuple(odds)))
-    return odds
+        sure += standardise([each.score for each in judged])
+    best = sorted(range(len(judged)), key=lambda at: -sure[at])
+    ordered = [found[at] if found else Finding(judged[at], odds[at]) for at in best]
+    likely = [judged[at] for at in best if odds[at] >= _LIKELY]
+    return [*ordered, *found[_MOST_JUDGED:]], first, likely
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
@@ -377,7 +375,7 @@ async def _list_items(short: str, span: Span, run: Run) -> list[Stated]:
     return items if len(items) > 1 and own_text and whole and together <= LONGEST_QUOTE else []
 
 
-async def find_sentence(short: str, found: Finding, run: Run) -> Stated | None:
+async def state_short(short: str, found: Finding, run: Run) -> Stated | None:
     """Return the sentence of a passage that holds a short answer word for word, as a statement.
 
     Of several it is that in which the answer was found, else the first.

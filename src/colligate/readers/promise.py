@@ -24,6 +24,9 @@ _USUAL = RISKS["eager"]  # of a reader without a risk
 Way = Literal["read", "found"]
 """What an answer comes from: read by a small reader, or found without it."""
 
+FOUND: Way = "found"
+"""How the place of an answer was found that no reader has read."""
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -95,7 +98,8 @@ def keep_promise(answer: Answer, run: Run) -> Answer:
     if answer.probability is None:
         run.warn("no probability is known for this answer, so --risk says nothing about it")
         return answer
-    if answer.probability >= load_promise("read").limit(run.risk):
+    without = any(each.how == FOUND for each in answer.citations)
+    if answer.probability >= load_promise(FOUND if without else "read").limit(run.risk):
         return answer
     run.warn(f"{_say_left_out(answer)}; --risk {run.risk:g} asks for more")
     run.emit(Answered(False, "", ()))

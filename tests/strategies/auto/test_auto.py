@@ -187,11 +187,12 @@ async def test_low_effort_asks_no_model_where_the_answer_is_surely_found(make_ru
     said = "The lighthouse on Skerry Rock was lit for the first time in March 1851."
     made = [document("skerry", f"# Skerry Rock\n\n{said}"), document("clay", TEXTS["clay"])]
     async with InMemorySources(made) as sources:
-        run, model = make_run(sources, [])
+        run, model = make_run(sources, [NOTHING])
         question = "When was the lighthouse on Skerry Rock first lit?"
         answer = await Auto(mode="sparse", effort="low").answer(question, run)
+        listed = await Auto(mode="sparse", effort="low", form="list").answer(question, run)
     assert ("1851" in answer.short, answer.citations[0].quote) == (True, said)
-    assert model.calls == []
+    assert (len(model.calls), listed.found) == (1, False)  # a list is read
 
 
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):

@@ -262,9 +262,9 @@ def load_head(base: Path, kind: Kind) -> PairHead:
 #     b sum_i w_i max_j cos(token i, token j)            late interaction (ColBERT), w by attention
 #     MLP([CLS] of question, product of means, [CLS] of passage)
 #
-# The MLP's last layer starts at zero, so the first score is MiniLM's own. Where the answer stands
-# is told by each token of the passage beside what is nearest to it in the question: the logits
-# that it begins there, and that it ends there.
+# The MLP's last layer starts at zero, so the first score is MiniLM's own. A second network sees
+# each token of the passage beside the nearest ones of the question. It gives two logits: that the
+# answer begins with this token, and that it ends with it.
 
 _SCALE = 8.0  # of both similarities at the start: their softmax over passages is then not flat
 _NONE = 13.0  # what both come to at the start, where a passage neither answers nor is far away
@@ -325,7 +325,7 @@ class RerankerFit(HeadFit):
 
     name, record, network = "reranker", Group, RerankerHead
 
-    steps: int = 6000
+    steps: int = 4000
     batch: int = 8
     tokens: int = 192
     rate: float = 1.5e-4

@@ -113,8 +113,6 @@ class StateStore:
     `closed` is added to the logits of attention between the two texts.
     """
 
-    closed = 0.0
-
     def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
         # A processor that has no bfloat16 needs ten times as long for it.
         fast = cpu_has_bfloat16(torch)
@@ -124,6 +122,7 @@ class StateStore:
         self._most = (QUESTION_TOKENS, passage_tokens)
         self._kept: dict[tuple[int, str], Tensor] = {}
         self._tokens_kept = 0
+        self.closed = 0.0
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return the logits of pairs of texts, in bfloat16 if the processor has it.

@@ -7,7 +7,7 @@
    everything of one kind: ask the strategy for that. The documents themselves: look them up.
 4. If nothing was found, take one more step, chosen by the kind; with `effort=high` all of them.
 
-With `effort=low` nothing is classified, and no model is asked where the answer is found without.
+With `effort=low` nothing is classified, and no model is asked where the answer is surely found.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ class Auto:
                 reason = "of the search, read later" if step == "read on" else "of the search"
                 form = Form.LONG if overview else self.form
                 shown = show_ranked(first, reason)
-                sure = (
-                    await answer_found(found.question, shown, run) if self.effort == "low" else None
-                )
+                sure = None
+                if self.effort == "low" and form in (Form.SHORT, Form.JOINED):
+                    sure = await answer_found(found.question, shown, run)
                 answer = sure or await run.read(found.question, shown, form=form)
             elif step == "collection":
                 answer = await describe_collection(found.question, found.infos, run)

@@ -207,9 +207,8 @@ async def _conclude(
     if not stated:  # a reader that cites nothing
         last = taken[-1]
         said = short or last.text
-        joined = _join_probabilities(taken)
-        last = replace(last, question=question, text=said, probability=joined)
-        return replace(last, short=short or last.short)
+        last = replace(last, probability=_join_probabilities(taken))
+        return replace(last, question=question, text=said, short=short or last.short)
     if compared:
         told = Stated(f"{short}.", tuple(compared))
         cited = write_answer([*stated, told], await documents_of(list(stated), run))
