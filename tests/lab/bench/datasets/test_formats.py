@@ -87,11 +87,16 @@ def test_a_field_of_any_value_is_understood_or_told(
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_text(json.dumps(record) + "\n")
     try:
-        (question,) = read_questions(path, name)
+        found = list(read_questions(path, name))
     except FaultyRecord as error:
         told = str(error)
     else:
         told = "line 1 of"
+        if not found:  # some of its records are published without a question
+            assert name == "t2-ragbench"
+            assert not (record["question"] or "").strip()
+            return
+        (question,) = found
         assert question.text.strip()
         assert question.id
         assert {type(answer) for answer in question.answers} <= {str}
