@@ -275,12 +275,73 @@ def _z_scores(values: Sequence[float]) -> Sequence[float]:
     return [(value - mean) / deviation for value in values]
 
 
+_BINS = 5  # of a reliability diagram, with as many answers each
+
+
+def _reliability(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return how many answers are right, by the probability that they were given."""
+    title = picture.label or "Right answers by their probability"
+    series = []
+    for method in results.methods:
+        rated = _rated(results, picture, method)
+        size = max(1, math.ceil(len(rated) / _BINS))
+        at: dict[float, dict[QuestionKey, float]] = defaultdict(dict)
+        for start in range(0, len(rated), size):
+            part = rated[start : start + size]
+            at[round(100 * fmean(p for p, _, _ in part), 1)] |= {k: right for _, right, k in part}
+        series += _make_series(results, method, at, 100)
+    if not series:
+        return ReportFigure(title, "No answer of this run has a probability.")
+    note = (
+        f"Answers in {_BINS} groups of like probability: on the diagonal as many are right as was "
+        f"said. {_INTERVALS}"
+    )
+    chart = _make_chart("probability, mean of the group, %", 100, "right")
+    diagonal = Series("as said", [Point(0, 0), Point(100, 100)], len(results.methods))
+    svg = draw_lines([Panel("", [*series, diagonal])], chart)
+    return ReportFigure(title, note, svg, _tabulate(series))
+
+
+def _risk_coverage(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return which share of the surest answers is wrong, by the share of questions they answer."""
+    title = picture.label or "Wrong among the surest answers"
+    series = []
+    for method in results.methods:
+        rated = _rated(results, picture, method)
+        asked = len(results.rows_of(picture.dataset, method.name))
+        shares = [tenth / 10 for tenth in range(1, 11) if tenth * asked <= 10 * len(rated)]
+        cuts = {round(100 * share, 1): round(asked * share) for share in shares}
+        cuts |= {round(100 * len(rated) / asked, 1): len(rated)} if rated else {}
+        at = {x: {key: 1 - right for _, right, key in rated[:n]} for x, n in cuts.items()}
+        series += _make_series(results, method, at, 100)
+    if not series:
+        return ReportFigure(title, "No answer of this run has a probability.")
+    note = f"The surest answers come first; the last point has all with a probability. {_INTERVALS}"
+    chart = _make_chart("questions answered, %", 100, "wrong of these")
+    return ReportFigure(title, note, draw_lines([Panel("", series)], chart), _tabulate(series))
+
+
+def _rated(
+    results: RunResults, picture: Picture, method: Method
+) -> list[tuple[float, float, QuestionKey]]:
+    """Return the answers whose probability is known, the surest first: is it right, and which."""
+    right = results.values(picture.dataset, method.name, "right")
+    rated = [
+        (row.outcome.probability, right[key], key)
+        for row in results.rows_of(picture.dataset, method.name)
+        if row.outcome.probability is not None and (key := row.key[:2]) in right
+    ]
+    return sorted(rated, key=lambda each: (-each[0], each[2]))
+
+
 _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
     "by-gold-position": _by_gold_position,
     "recall-at-k": _recall_at_k,
     "pareto": _cost_and_quality,
     "attention-by-position": _attention_by_position,
     "columns": _columns,
+    "reliability": _reliability,
+    "risk-coverage": _risk_coverage,
 }
 
 

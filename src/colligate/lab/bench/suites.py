@@ -24,7 +24,13 @@ from colligate.readers import ReaderName
 
 Over = Literal["candidates", "corpus", "documents"]
 PictureKind = Literal[
-    "recall-at-k", "by-gold-position", "pareto", "attention-by-position", "columns"
+    "recall-at-k",
+    "by-gold-position",
+    "pareto",
+    "attention-by-position",
+    "columns",
+    "reliability",
+    "risk-coverage",
 ]
 
 

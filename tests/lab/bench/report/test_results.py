@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,33 @@ def test_the_columns_of_one_scale_are_drawn_side_by_side(tmp_path: Path) -> None
     assert "[" in second[1], "with the table's interval"
     assert one.numbers == both.numbers
     assert "EM" in both.svg
+
+
+def test_probabilities_of_answers_are_held_against_what_is_right(tmp_path: Path) -> None:
+    suite = SUITE.replace(
+        '{ kind = "pareto" }', '{ kind = "reliability" }, { kind = "risk-coverage" }'
+    )
+    # Ten sure answers, one of them wrong; fifteen doubtful ones, nine wrong; fifteen refusals.
+    rated = (
+        [(0.9, 1.0)] * 9 + [(0.9, 0.0)] + [(0.4, 1.0)] * 6 + [(0.4, 0.0)] * 9 + [(None, 0.0)] * 15
+    )
+    rows = [
+        Row("d", f"q{at}", "a", f"{at}?", (), Outcome(probability=p), {"right": right})
+        for at, (p, right) in enumerate(rated)
+    ]
+    reliability, curve = make_figures(RunResults(write_run(tmp_path, suite, rows)))[:2]
+    head, told = reliability.numbers
+    assert head == ("", "40", "90")
+    assert [cell.split(" ")[0] for cell in told[1:]] == ["40.0", "90.0"]
+    head, told = curve.numbers
+    assert head[1:] == ("10", "20", "30", "40", "50", "60", "62.5")
+    shares = {at: cell.split(" ")[0] for at, cell in zip(head, told, strict=True)}
+    assert (shares["20"], shares["62.5"]) == ("0.0", "40.0")
+    assert "questions answered" in curve.svg
+
+    nothing = [replace(row, outcome=Outcome()) for row in rows]
+    empty = make_figures(RunResults(write_run(tmp_path / "none", suite, nothing)))[:2]
+    assert not any(each.svg for each in empty)
 
 
 def test_columns_of_a_ratio_and_of_what_is_spent_more_have_intervals(tmp_path: Path) -> None:
