@@ -49,6 +49,8 @@ ALLOWED = [
     ("POST", f"{DEFAULT}/ask", "ask"),
     ("POST", "/v1/chat/completions", "ask"),
     ("POST", "/api/chat", "ask"),
+    ("POST", "/v1/embeddings", "read"),
+    ("POST", "/api/embed", "read"),
     ("GET", "/v1/models", "read ask write"),
     ("GET", "/api/tags", "read ask write"),
     ("GET", "/api/version", "read ask write"),

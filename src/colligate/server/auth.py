@@ -49,6 +49,7 @@ _RIGHTS = tuple(
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),
+        ("POST", "/v1/embeddings|/api/embed", {Right.READ}),
         ("GET|HEAD", "/api/about|/api/libraries|/api/tags|/api/version", _ANY),
         ("POST", "/api/show", _ANY),
         ("GET|HEAD", "/v1/models(/.*)?", _ANY),

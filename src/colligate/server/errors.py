@@ -44,7 +44,7 @@ _ADDRESSES = (
     "the API is under /api; clients that ask for a base URL find OpenAI's protocol at /v1,"
     " and Ollama's at the address of the server without a path"
 )
-_OLLAMA = frozenset("/api/chat /api/show /api/tags /api/version".split())
+_OLLAMA = frozenset("/api/chat /api/embed /api/show /api/tags /api/version".split())
 _RETRY_AFTER = "5"  # seconds
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -245,16 +245,18 @@ def list_models(server: ServerState) -> list[str]:
     return [_model_name(strategy, each) for each in libraries for strategy in list_strategies()]
 
 
-def parse_model(model: str, server: ServerState) -> tuple[str, str]:
-    """Return the strategy and the library that a model's name means."""
-    strategy, _, library = model.strip(" /").removeprefix(_OWNER).removesuffix(TAG).partition("@")
+def parse_model(
+    model: str, server: ServerState, check: Callable[[str], object] = load_strategy
+) -> tuple[str, str]:
+    """Return what `check` accepts, a strategy, and the library that a model's name means."""
+    name, _, library = model.strip(" /").removeprefix(_OWNER).removesuffix(TAG).partition("@")
     library = library or DEFAULT_LIBRARY
     try:
-        load_strategy(strategy)
+        check(name)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
         raise Refused(404, str(error), param="model", code="model_not_found") from error
-    return strategy, library
+    return name, library
 
 
 def _model_name(strategy: str, library: str) -> str:
