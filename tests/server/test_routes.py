@@ -38,6 +38,7 @@ async def test_about_names_models_strategies_and_limits(client):
     [
         *(("GET", path, 200) for path in ("/v1//models/", "/v1/v1/models?x=1", "//api/libraries/")),
         ("GET", "/v1/chat/completions/models", 200),
+        ("GET", "/v1/v1/embeddings", 405),
         *(("GET", "/v1" + path, 405) for path in ("/chat/completions" * n for n in (1, 2))),
         *(("HEAD", path, 200) for path in ("/", "/v1/models", "/api/libraries", "/healthz")),
         *(("HEAD", path, 405) for path in ("/v1/chat/completions", "/mcp")),

@@ -31,7 +31,7 @@ from colligate import __version__
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import MissingExtra, UsageError
-from colligate.server import openai
+from colligate.server import embeddings, ollama, openai
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.connections import (
@@ -87,7 +87,8 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         runs.router,
     ):
         app.include_router(router, responses=PROBLEM_RESPONSES)
-    app.include_router(openai.router)
+    for router in (openai.router, ollama.router, embeddings.router):
+        app.include_router(router)
     # Only POST: a GET would open a stream on which the server never sends anything.
     app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
     app.include_router(page_router)
@@ -258,7 +259,7 @@ class Tidied:
 
 # Limits of request bodies.
 
-_TWICE = re.compile(rb"^/v1(?:/v1|/chat/completions)+(?=/(?:models|chat/completions)\b)")
+_TWICE = re.compile(rb"^/v1(?:/v1|/chat/completions)+(?=/(?:models|chat/completions|embeddings)\b)")
 
 _UPLOAD_PATH = re.compile(r"/api/libraries/[^/]+/files")
 _FILE_HEADERS = 4096  # bytes that the name and the headers of a file may take

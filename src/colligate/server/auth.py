@@ -42,14 +42,16 @@ _ANY = frozenset(Right)
 _RIGHTS = tuple(
     (re.compile(methods), re.compile(path, re.DOTALL), frozenset(rights))
     for methods, path, rights in (
-        ("POST", "/api/libraries/[^/]+/ask|/v1/chat/completions", {Right.ASK}),
+        ("POST", "/api/libraries/[^/]+/ask|/v1/chat/completions|/api/chat", {Right.ASK}),
         # Of each run, a token that is not an admin's sees its own.
         ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
         ("DELETE", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),
-        ("GET|HEAD", "/api/about|/api/libraries", _ANY),
+        ("POST", "/v1/embeddings|/api/embed", {Right.READ}),
+        ("GET|HEAD", "/api/about|/api/libraries|/api/tags|/api/version", _ANY),
+        ("POST", "/api/show", _ANY),
         ("GET|HEAD", "/v1/models(/.*)?", _ANY),
         ("POST", "/mcp", {Right.READ, Right.ASK}),  # each tool needs its own
         ("GET|HEAD|OPTIONS", ".*", {Right.READ}),

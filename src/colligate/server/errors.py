@@ -1,4 +1,4 @@
-"""Errors as JSON: RFC 9457 problems, and OpenAI's form below `/v1/`."""
+"""Errors as JSON: RFC 9457 problems, OpenAI's form below `/v1/`, and Ollama's at its paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ from colligate.server.stream import AsciiJSONResponse
 _log = logging.getLogger("colligate.server")
 _MEDIA_TYPE = "application/problem+json"
 _MAX_FAULTS = 20  # of one request that are listed
-_ADDRESSES = "the API is under /api, and OpenAI's, for clients that ask for a base URL, at /v1"
+_ADDRESSES = (
+    "the API is under /api; clients that ask for a base URL find OpenAI's protocol at /v1,"
+    " and Ollama's at the address of the server without a path"
+)
+_OLLAMA = frozenset("/api/chat /api/embed /api/show /api/tags /api/version".split())
 _RETRY_AFTER = "5"  # seconds
 
 
@@ -151,16 +155,16 @@ def problem(
 
 
 def error_response(error: Exception, path: str) -> Response:
-    """Return the response that reports an error, in OpenAI's form for a path below `/v1/`."""
+    """Return the response that reports an error, in the form that clients of the path expect."""
     problem = problem_of(error)
     headers = dict(getattr(error, "headers", None) or {})
     if problem["status"] == 503:
         headers.setdefault("Retry-After", _RETRY_AFTER)
-    if not path.startswith("/v1/"):
+    if path not in _OLLAMA and not path.startswith("/v1/"):
         return Response(json.dumps(problem), problem["status"], headers, _MEDIA_TYPE)
     if problem["status"] >= 500 and problem["type"] != "urn:colligate:Busy":
         headers["x-should-retry"] = "false"  # a run was paid for: a person decides
-    body = openai_error(problem)
+    body = ollama_error(problem) if path in _OLLAMA else openai_error(problem)
     return AsciiJSONResponse(body, _openai_status(problem), headers)
 
 
@@ -181,6 +185,11 @@ def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
             "code": code or (None if kind == "about:blank" else kind),
         }
     }
+
+
+def ollama_error(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a problem in Ollama's form."""
+    return {"error": openai_error(problem)["error"]["message"]}
 
 
 def _openai_status(problem: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -38,6 +38,7 @@ from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, encode_json, is_heard
 
 _OWNER = "colligate/"
+TAG = ":latest"  # Ollama's clients add it to a name
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 
@@ -57,6 +58,7 @@ class ChatMessage(_Open):
 
     role: str
     content: str | list[ContentPart | str | None] | None = None
+    images: list[Any] | None = None  # Ollama's
 
     @property
     def text(self) -> str:
@@ -115,12 +117,13 @@ class ChatCompletionRequest(_Open):
         kind = (self.response_format or {}).get("type", "text")
         parts = self._last.parts if self._last else []
         only_text = all(isinstance(part, str) or part.type.endswith("text") for part in parts)
+        only_text &= not (self._last and self._last.images)
         for param, possible, why in (
             ("n", self.n in (None, 1), "a question has one answer"),
             ("tool_choice", self.tool_choice in _NO_DEMAND, "no tools are called"),
             ("function_call", self.function_call in _NO_DEMAND, "no functions are called"),
-            ("modalities", not self.audio and (self.modalities or ["text"]) == ["text"], _TEXT),
-            ("response_format", kind == "text", _TEXT),
+            ("modalities", not self.audio and (self.modalities or ["text"]) == ["text"], TEXT),
+            ("response_format", kind == "text", TEXT),
             ("messages", only_text, "only text can be read"),
             ("messages", self.question, "no question of the user is in them"),
         ):
@@ -147,29 +150,24 @@ class ChatCompletionRequest(_Open):
 
 # Choices of tools that leave it to the model whether it calls one.
 _NO_DEMAND = (None, "auto", "none")
-_TEXT = "answers are text with citations"
+TEXT = "answers are text with citations"
 # Parameters that say who asks and what becomes of the request, not how to answer.
 _NEUTRAL = frozenset(
     "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
-    " service_tier store stream stream_options user".split()
+    " service_tier store stream stream_options user keep_alive".split()
 )
 
 
 @router.get("/models", summary="Every strategy over every library")
 async def list_openai_models(server: State) -> dict[str, Any]:
     """List the strategies, for clients that let a person choose."""
-    names = [
-        _model_name(strategy, library)
-        for library in server.libraries.list_names()
-        for strategy in list_strategies()
-    ]
-    return {"object": "list", "data": [_model_object(name) for name in names]}
+    return {"object": "list", "data": [_model_object(name) for name in list_models(server)]}
 
 
 @router.get("/models/{model:path}", summary="One strategy")
 async def retrieve_openai_model(model: str, server: State) -> dict[str, Any]:
     """Return a strategy by the name that `model` takes."""
-    return _model_object(_model_name(*_parse_model(model, server)))
+    return _model_object(_model_name(*parse_model(model, server)))
 
 
 @router.post("/chat/completions", summary="Ask a question")
@@ -180,7 +178,20 @@ async def create_chat_completion(
 
     `colligate` holds the whole answer; a stream has it in the chunk with the `finish_reason`.
     """
-    strategy, library = _parse_model(body.model, server)
+    run, completion = await begin_completion(request, body, server)
+    if body.stream:
+        return server.stream(_stream_completion(server, run, completion), run.cancel)
+    if not await is_heard(request, run):
+        run.cancel()
+        return Response(status_code=499)  # nobody reads it
+    return AsciiJSONResponse(completion.to_json(await run.answer()))
+
+
+async def begin_completion(
+    request: Request, body: ChatCompletionRequest, server: ServerState
+) -> tuple[RecordedRun, ChatCompletion]:
+    """Start the run that a request asks for."""
+    strategy, library = parse_model(body.model, server)
     body.refuse_what_cannot_be_done()
     asked = AskRequest(
         question=body.question,
@@ -197,12 +208,7 @@ async def create_chat_completion(
         warnings=body.warnings,
         with_usage=bool((body.stream_options or {}).get("include_usage")),
     )
-    if body.stream:
-        return server.stream(_stream_completion(server, run, completion), run.cancel)
-    if not await is_heard(request, run):
-        run.cancel()
-        return Response(status_code=499)  # nobody reads it
-    return AsciiJSONResponse(completion.to_json(await run.answer()))
+    return run, completion
 
 
 async def _stream_completion(
@@ -233,16 +239,24 @@ def _page_url(request: Request, origins: Collection[str]) -> str:
     return next(ours, str(request.base_url))
 
 
-def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
-    """Return the strategy and the library that a model's name means."""
-    strategy, _, library = model.strip(" /").removeprefix(_OWNER).partition("@")
+def list_models(server: ServerState) -> list[str]:
+    """Return the name of each strategy over each library."""
+    libraries = server.libraries.list_names()
+    return [_model_name(strategy, each) for each in libraries for strategy in list_strategies()]
+
+
+def parse_model(
+    model: str, server: ServerState, check: Callable[[str], object] = load_strategy
+) -> tuple[str, str]:
+    """Return what `check` accepts, a strategy, and the library that a model's name means."""
+    name, _, library = model.strip(" /").removeprefix(_OWNER).removesuffix(TAG).partition("@")
     library = library or DEFAULT_LIBRARY
     try:
-        load_strategy(strategy)
+        check(name)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
         raise Refused(404, str(error), param="model", code="model_not_found") from error
-    return strategy, library
+    return name, library
 
 
 def _model_name(strategy: str, library: str) -> str:

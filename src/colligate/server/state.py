@@ -72,10 +72,13 @@ class ServerState:
         await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
 
     def stream(
-        self, events: AsyncIterator[ServerSentEvent], on_end: Callable[[], None] = lambda: None
+        self,
+        events: AsyncIterator[ServerSentEvent | bytes],
+        on_end: Callable[[], None] = lambda: None,
+        **more: Any,
     ) -> EventStream:
         """Return a response of events; `on_end` is called after it or when the client hangs up."""
-        return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE)
+        return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE, **more)
 
     def warnings(self, library: str = DEFAULT_LIBRARY) -> list[str]:
         """Return no warnings: the upload job already told its sender."""

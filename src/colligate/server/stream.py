@@ -1,4 +1,4 @@
-"""Server-sent events, clients that hang up, and JSON that any text fits in."""
+"""Events and lines as they come, clients that hang up, and JSON that any text fits in."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SECONDS_TO_LOOK = 0.5  # between two looks whether a client is still there
 class EventStream(EventSourceResponse):
     """Send events as they come, and a ping every 15 seconds.
 
-    `on_end` is called when all were sent or the client has hung up. When the server shuts down,
-    the stream has `grace` seconds to send the end of its run.
+    What is given as bytes is sent as it is. `on_end` is called when all were sent or the client has
+    hung up. When the server shuts down, the stream has `grace` seconds to send the end of its run.
     """
 
     media_type = "text/event-stream"  # FastAPI reads it from the class
@@ -28,12 +28,13 @@ class EventStream(EventSourceResponse):
 
     def __init__(
         self,
-        events: AsyncIterator[ServerSentEvent],
+        events: AsyncIterator[ServerSentEvent | bytes],
         on_end: Callable[[], None],
         grace: float,
         status_code: int = 200,  # FastAPI reads the default
+        **more: Any,
     ) -> None:
-        super().__init__(events, status_code, shutdown_grace_period=grace)
+        super().__init__(events, status_code, shutdown_grace_period=grace, **more)
         self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

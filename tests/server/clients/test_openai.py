@@ -167,7 +167,7 @@ def test_what_cannot_be_done_is_refused(client):
 def test_errors_of_the_server_have_openais_form_too(served):
     headers = {"Authorization": f"Bearer {served.token}"}
     for method, path, content, status in (
-        ("POST", "v1/embeddings", b"", 404),
+        ("POST", "v1/completions", b"", 404),
         ("GET", "v1/chat/completions", b"", 405),
         ("POST", "v1/chat/completions", b"x" * (2 << 20), 413),
     ):
