@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx2
 
@@ -75,12 +76,16 @@ def _size_of(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
+def read_url(
+    url: str, start: int, seconds: float = 60.0, key: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[bytes]:
     """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer.
+
+    `key` are headers for that address alone, not for one that it leads on to.
 
     A server without Range is read from the beginning, and the bytes before `start` are discarded.
     """
-    headers = IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
+    headers = {**key, **IDENTITY} | ({"Range": f"bytes={start}-"} if start else {})
     with open_client(seconds) as client, client.stream("GET", url, headers=headers) as response:
         response.raise_for_status()
         skip = start if response.status_code == httpx2.codes.OK else 0

