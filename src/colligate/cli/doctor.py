@@ -22,6 +22,7 @@ from colligate.cli.display import print_json, print_result, to_one_line
 from colligate.core.strategy import check_needs, list_strategies, load_strategy
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
+from colligate.models.advice import compare, find_machine
 from colligate.models.names import (
     OWN_NAMES,
     default_model,
@@ -119,6 +120,7 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
                 yield check
         needs_llama = any(_runs_on_llama(each.named.name) for each in found.values())
         yield await _check("llama.cpp", _find_llama, needed=needs_llama)
+        yield Check("local models", True, compare(find_machine()), needed=False)
         yield await _check("embedder", lambda: _find_embedder(engine))
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
