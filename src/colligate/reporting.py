@@ -38,6 +38,8 @@ def report_pull(trace: Trace) -> OnProgress:
 
     def report(done_bytes: int, total_bytes: int, what: str) -> None:
         trace.emit(Progressed("pulling", done_bytes, total_bytes, what))
+        if done_bytes == total_bytes:
+            trace.emit(Noted(f"fetched {what}"))
 
     return report
 

@@ -33,6 +33,7 @@ from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
 from colligate.library.sources import SearchMode, Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models.advice import find_machine, suggest
 from colligate.models.cache import KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
@@ -43,7 +44,7 @@ from colligate.models.names import (
     pull_embedder,
     split_adapter,
 )
-from colligate.models.weights import OnProgress
+from colligate.models.weights import BUNDLED, OnProgress, find_weights
 from colligate.readers import make_reader
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.reporting import ingest, note_name, report_ingestion, report_pull
@@ -187,6 +188,7 @@ class Session:
             chosen = self._choose(role.value)
             if chosen is None and role is Role.READER:
                 chosen = Named(*default_model())
+                await _suggest(chosen, trace)
             if isinstance(chosen, Named):
                 note_name(ROLE_NAMES[role], chosen, trace)
                 chosen = await self.open_model(chosen, report_pull(trace))
@@ -514,6 +516,13 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
+
+
+async def _suggest(default: Named, trace: Trace) -> None:
+    """Note a larger model that suits this machine, before the bundled one is fetched."""
+    first = default.name == "bundled" and find_weights(BUNDLED) is None
+    if first and (line := await asyncio.to_thread(lambda: suggest(find_machine()))):
+        trace.emit(Noted(line))
 
 
 async def _narrow(sources: View, where: Sequence[str]) -> View:

@@ -198,6 +198,7 @@ def test_doctor_finds_what_works(colligate: Any, openai_server: Any, folder: Pat
     status, checks = _doctor(colligate, *named)
     assert status == 0, checks
     assert all(check["ok"] for check in checks.values() if check["needed"])
+    assert "qwen3-8b (5.0 GB, " in checks["local models"]["found"]
     assert not colligate.library.exists(), "looking makes no library"
     done = colligate.here("doctor", "--embedder", "static", *named)
     assert done.returncode == 0
@@ -214,6 +215,9 @@ def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path:
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert (status, checks["model answers"]["ok"]) == (1, False)
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
+    _, checks = _doctor(colligate, "--model", "gguf:Owner/Model-GGUF")  # looking fetches nothing
+    assert "gguf:Owner/Model-GGUF cannot run yet" in checks["other strategies"]["found"]
+    assert "colligate models pull Owner/Model-GGUF" in checks["model weights"]["hint"]
     status, checks = _doctor(colligate)
     assert status == 1
     assert "bundled" in checks["model"]["found"]

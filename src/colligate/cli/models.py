@@ -38,7 +38,8 @@ def models_pull_command(
         list[str] | None,
         typer.Argument(
             metavar="NAME...",
-            help="Names from `colligate models list`. Default: what `colligate ask` needs.",
+            help="Names from `colligate models list`, or ORG/REPO:FILE of the hub. "
+            "Default: what `colligate ask` needs.",
             show_default=False,
         ),
     ] = None,
@@ -48,22 +49,19 @@ def models_pull_command(
     With a GGUF model comes llama.cpp, which runs it.
     """
     from colligate.cli.progress import watch_run
-    from colligate.core.events import Progressed
+    from colligate.core.events import Trace
     from colligate.models.llama.libraries import LIBRARY, pull_libraries, verify_libraries
     from colligate.models.names import OWN_NAMES
-    from colligate.models.weights import BUNDLED, PINNED, pull, verify_weights
+    from colligate.models.weights import BUNDLED, get_pinned, pull, resolve_weights, verify_weights
+    from colligate.reporting import report_pull
 
-    wanted = [OWN_NAMES.get(name, name) for name in names or [BUNDLED, "minilm-l6-v2-int8"]]
-    for name in wanted:
-        if name not in PINNED and name != LIBRARY:
-            pull(name)  # raises an error that lists the names, before anything is fetched
-    if LIBRARY not in wanted and any(PINNED[name].is_gguf for name in wanted):
+    given = [OWN_NAMES.get(name, name) for name in names or [BUNDLED, "minilm-l6-v2-int8"]]
+    # A wrong name is an error before anything is fetched.
+    wanted = [n if n == LIBRARY else resolve_weights(n.removeprefix("gguf:")) for n in given]
+    if LIBRARY not in wanted and any(get_pinned(name).is_gguf for name in wanted):
         wanted.append(LIBRARY)
     with watch_run() as watcher:
-
-        def see(done_bytes: int, total_bytes: int, what: str) -> None:
-            watcher.see(Progressed("pulling", done_bytes, total_bytes, what))
-
+        see = report_pull(Trace([watcher.see], keep=False))
         for name in wanted:
             for changed in verify_libraries() if name == LIBRARY else verify_weights(name):
                 changed.unlink(missing_ok=True)

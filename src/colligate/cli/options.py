@@ -260,7 +260,7 @@ class RoleOptions:
     model: Annotated[
         str | None,
         named(
-            "The model that reads and answers: bundled, gguf:PATH, hf:NAME or "
+            "The model that reads and answers: bundled, qwen3-4b, gguf:PATH, hf:NAME or "
             "openai:MODEL\\[@URL].",
             "MODEL",
             "the OPENAI_* environment, then bundled",

@@ -1,7 +1,9 @@
 """Model names: one string for the backend, the model and its address.
 
     bundled[+ADAPTER]            a pinned 1.5B model, downloaded once
-    gguf:PATH[+ADAPTER]          llama.cpp in this process (or the name of pinned weights)
+    gguf:PATH[+ADAPTER]          llama.cpp in this process
+    gguf:ORG/REPO[:FILE]         the same with a file of the hub, downloaded once
+    qwen3-4b, qwen3-8b           the same with pinned weights (all: `colligate models list`)
     hf:NAME-OR-PATH[+ADAPTER]    transformers in this process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
@@ -25,7 +27,15 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from colligate.concurrency import Slots
 from colligate.errors import ModelError, UnknownModel
 from colligate.models.base import OPENAI_URL, ChatModel, Embedder, Reranker, Verifier, redact_url
-from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
+from colligate.models.hub import split_hub_name
+from colligate.models.weights import (
+    BUNDLED,
+    PINNED,
+    OnProgress,
+    find_recorded,
+    pull,
+    resolve_weights,
+)
 from colligate.plugins import load_plugin, plugins
 
 if TYPE_CHECKING:
@@ -34,7 +44,10 @@ if TYPE_CHECKING:
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
-_MODELS = "bundled gguf:PATH hf:NAME-OR-PATH openai:MODEL[@BASE_URL] ollama/MODEL"
+_MODELS = (
+    "bundled qwen3-4b qwen3-8b gguf:PATH gguf:ORG/REPO[:FILE] hf:NAME-OR-PATH"
+    " openai:MODEL[@BASE_URL] ollama/MODEL"
+)
 _EMBEDDERS = "minilm static e5 openai:MODEL[@BASE_URL] st:NAME-OR-PATH"
 _RERANKERS = "none minilm cross-encoder:NAME onnx:FOLDER http:MODEL@URL"
 _CHECKS = "none model odds head hf:NAME-OR-PATH onnx:FOLDER"
@@ -72,7 +85,7 @@ def open_model(
     if name == "bundled":
         return _open_gguf(BUNDLED, "bundled", on_progress, options)
     if kind == "gguf" and rest:
-        return _open_gguf(rest, name, on_progress, options)
+        return _open_gguf(rest, f"gguf:{rest}", on_progress, options)
     if kind in ("openai", "ollama") and rest:
         from colligate.models.openai import OpenAIChat
 
@@ -236,18 +249,31 @@ def _open_gguf(
 ) -> ChatModel:
     path = Path(target).expanduser()
     if not path.is_file():
-        if target not in _pinned_models():
+        if target not in _pinned_models() and split_hub_name(target) is None:
             raise UnknownModel(
                 f"no model {name!r}",
                 f"there is no file {target} and no pinned chat model of that name",
                 "colligate models list shows the names",
             )
-        path = pull(target, on_progress)["model"]
+        path = pull(resolve_weights(target), on_progress)["model"]
     from colligate.models.llama.libraries import pull_libraries
     from colligate.models.llama.model import LlamaCpp
 
     pull_libraries(on_progress)
-    return LlamaCpp(path, name=name, **options)
+    # Weights that we recommend answer at once: thinking takes minutes on a processor.
+    return LlamaCpp(path, name=name, thinks=target not in PINNED, **options)
+
+
+def find_weights_of(name: str) -> str | None:
+    """Return the weights behind a model's or embedder's name, pinned or of the hub; else None."""
+    base, _ = split_adapter(name)
+    kind, rest = split_name(base)
+    if kind not in ("gguf", "hf"):
+        rest = OWN_NAMES.get(base, base)
+    if rest in PINNED:
+        return rest
+    of_hub = kind == "gguf" and split_hub_name(rest) and not Path(rest).expanduser().exists()
+    return find_recorded(rest) or rest if of_hub else None
 
 
 def _pinned_models() -> list[str]:
@@ -265,7 +291,13 @@ def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split a name into backend and rest: `openai:gpt-x` and `openai/gpt-x` are the same."""
+    """Split a name into backend and rest: `openai:gpt-x` and `openai/gpt-x` are the same.
+
+    >>> split_name("qwen3-4b")
+    ('gguf', 'qwen3-4b')
+    """
+    if name in PINNED and PINNED[name].is_gguf:
+        return "gguf", name
     for alias in ("openai", "ollama"):
         if name.startswith(f"{alias}/"):
             return alias, name.removeprefix(f"{alias}/")
@@ -307,7 +339,8 @@ def split_adapter(name: str) -> tuple[str, str | None]:
     """
     base, mark, adapter = name.rpartition("+")
     kind, rest = split_name(base)
-    is_gguf = kind == "gguf" and (rest.endswith(".gguf") or rest in PINNED)
+    is_file = rest.endswith(".gguf") or rest in PINNED or split_hub_name(rest)
+    is_gguf = kind == "gguf" and is_file
     adaptable = base == "bundled" or is_gguf or (kind == "hf" and rest)
     whole = split_name(name)[1]
     if not (mark and adapter and adaptable) or (whole and Path(whole).expanduser().exists()):
@@ -329,7 +362,8 @@ def anchor_name(name: str, folder: Path) -> str:
     if kind not in ("gguf", "hf", "st", "cross-encoder") or not rest:
         return name
     if kind == "gguf":
-        return name if rest in PINNED else f"gguf:{_anchor(rest, folder)}"
+        is_hub = split_hub_name(rest) and not (folder / Path(rest).expanduser()).exists()
+        return name if is_hub or rest in PINNED else f"gguf:{_anchor(rest, folder)}"
     return f"{kind}:{anchor_adapter(rest, folder)}"
 
 

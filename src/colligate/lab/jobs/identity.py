@@ -26,9 +26,10 @@ from colligate.core.parameters import list_parameters
 from colligate.errors import UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.base import memory_bytes
+from colligate.models.download import hash_file
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
-from colligate.models.names import OWN_NAMES, redact_name, split_adapter, split_name
-from colligate.models.weights import PINNED, hash_file
+from colligate.models.names import find_weights_of, redact_name, split_adapter, split_name
+from colligate.models.weights import PINNED, find_recorded, get_pinned
 
 PROMPTS = "prompts"
 """The key of an identity that holds `prompt_digests`."""
@@ -166,9 +167,9 @@ def weights_digest(name: str) -> str:
     if adapter is not None:
         return f"{weights_digest(base)}+{_digest_at(adapter)}"
     kind, rest = split_name(base)
-    pinned = OWN_NAMES.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
-    if pinned in PINNED and not (rest and Path(rest).exists()):
-        return PINNED[pinned].files["model"].sha256
+    weights = find_weights_of(base) or ""
+    if (weights in PINNED or find_recorded(weights)) and not (rest and Path(rest).exists()):
+        return get_pinned(weights).files["model"].sha256
     return _digest_at(rest) if kind in ("gguf", "hf", "st", "cross-encoder", "onnx") else ""
 
 

@@ -49,7 +49,7 @@ from colligate.lab.training.samples import (
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import KeyValueStore, MemoryStore
-from colligate.models.weights import hash_file
+from colligate.models.download import hash_file
 from colligate.readers.quoting import QuotingReader
 
 I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)

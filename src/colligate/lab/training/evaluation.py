@@ -38,8 +38,8 @@ from colligate.lab.training.scores import STEPS, average_values, score_reply
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.download import hash_file
 from colligate.models.structured import json_schema_of, with_schema
-from colligate.models.weights import hash_file
 from colligate.strategies.longrefiner.method import FORCED, LABELS
 
 REPORT, REPLIES = "report.json", "replies.jsonl"

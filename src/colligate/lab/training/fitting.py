@@ -41,9 +41,10 @@ from colligate.lab.training.trainer import (
     step_of,
     transformers,
 )
+from colligate.models.download import hash_file
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
 from colligate.models.llama.model import ADAPTER
-from colligate.models.weights import PINNED, hash_file, pull
+from colligate.models.weights import PINNED, pull
 from colligate.reporting import report_pull
 
 CHECKPOINTS, CURVE = "checkpoints", "curve.jsonl"

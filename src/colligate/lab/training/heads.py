@@ -36,8 +36,9 @@ from colligate.lab.jobs.identity import check_same, versions
 from colligate.lab.training.fitting import CHECKPOINTS, RECORD, run_trainer
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.lab.training.trainer import COMMON, explain_failures, find_checkpoint, transformers
+from colligate.models.download import hash_file
 from colligate.models.pairs import read_tokenizer
-from colligate.models.weights import hash_file, pull
+from colligate.models.weights import pull
 from colligate.reporting import report_pull
 from colligate.strategies.auto.prompts import QuestionKind
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.download import hash_file
 from colligate.models.hf.loading import import_transformers
-from colligate.models.weights import hash_file
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

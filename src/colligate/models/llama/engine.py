@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from colligate.errors import ServerFailed
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped, Request
+from colligate.models.download import hash_file
 from colligate.models.llama.api import Context, LlamaLibrary, Model, load_adapter
 from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
 from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
-from colligate.models.weights import hash_file
 
 # Tokens computed together: more are hardly faster, and a cancelled call waits longer.
 _BATCH_TOKENS = 256

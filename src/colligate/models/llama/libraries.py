@@ -25,18 +25,15 @@ from urllib.parse import urljoin
 from filelock import FileLock
 
 from colligate.errors import WeightsUnavailable
+from colligate.models.download import SourceFailed, fetch, hash_file, read_url
 from colligate.models.weights import (
     OnProgress,
-    SourceFailed,
     WeightsEntry,
     cannot_store,
-    fetch,
     find_glibc,
     find_platform,
-    hash_file,
     home,
     ignore_progress,
-    read_url,
 )
 
 LIBRARY = "llama.cpp"

@@ -43,6 +43,7 @@ class LlamaCpp(LocalModel):
     At most `parallel` answers are computed together. The default of `context_tokens` is that of
     `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
     guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
+    Without `thinks` it is told not to think before it answers, if its template knows that.
 
     Raises:
         UnknownModel: the file does not exist.
@@ -58,6 +59,7 @@ class LlamaCpp(LocalModel):
         parallel: int = 8,
         threads: int | None = None,
         draft: int = 7,
+        thinks: bool = True,
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
@@ -65,7 +67,7 @@ class LlamaCpp(LocalModel):
             header.context_tokens, header.kv_bytes_per_token, most=_LONGEST_WINDOW
         )
         limits = EngineLimits(context, parallel, threads or physical_cores(), draft)
-        backend = _Backend(path, name, limits)
+        backend = _Backend(path, name, limits, thinks)
         super().__init__(backend, name=name, version=_version(path), context_tokens=context)
         self.weights = header.weights
 
@@ -76,9 +78,10 @@ def _version(path: Path) -> str:
 
 
 class _Backend(LocalBackend):
-    def __init__(self, path: Path, name: str, limits: EngineLimits) -> None:
+    def __init__(self, path: Path, name: str, limits: EngineLimits, thinks: bool) -> None:
         super().__init__(name)
         self._path = path
+        self._thinks = thinks
         self._limits = limits
         self._vocabulary: Model | None = None  # the file without its weights
         self._engine: LlamaEngine | None = None
@@ -87,7 +90,7 @@ class _Backend(LocalBackend):
 
     def load_prompts(self) -> Prompts:
         self._vocabulary = Model(load_library(pull_libraries()), self._path, weights=False)
-        return Prompts(LlamaTokenizer(self._vocabulary), self.name)
+        return Prompts(LlamaTokenizer(self._vocabulary, thinks=self._thinks), self.name)
 
     def load_vocabulary(self) -> Any:
         assert self._vocabulary is not None
@@ -167,8 +170,9 @@ def _free(backend: dict[str, Any]) -> None:
 class LlamaTokenizer:
     """The vocabulary and template of a GGUF file, a `PromptTokenizer`."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, thinks: bool = True) -> None:
         self._model = model
+        self._thinks = thinks
         self.controls = frozenset(
             model.piece(token).decode(errors="replace") for token in model.controls()
         )
@@ -182,7 +186,7 @@ class LlamaTokenizer:
 
     def apply_template(self, turns: list[dict[str, str]], *, answer: bool, think: bool) -> str:
         assert self._template is not None
-        options = {} if think else {"enable_thinking": False}
+        options = {} if think and self._thinks else {"enable_thinking": False}
         bos, eos = (
             self._model.piece(token).decode(errors="replace") if token >= 0 else ""
             for token in (self._model.bos, self._model.eos)

@@ -10,6 +10,8 @@ from fastapi.responses import Response
 from colligate import __version__
 from colligate.core.parameters import list_parameters
 from colligate.core.strategy import list_strategies, load_strategy, summarize
+from colligate.models import Role
+from colligate.models.advice import find_machine, suggest
 from colligate.models.names import redact_name
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.metrics import CONTENT_TYPE
@@ -39,12 +41,12 @@ async def describe_server(server: State) -> dict[str, Any]:
             }
         )
     config = server.config
+    models = await engine.open_models()
+    by_default = models[Role.READER].name == "bundled" and engine.named.reader is None
     return {
         "version": __version__,
-        "models": {
-            role.value: redact_name(model.name)
-            for role, model in (await engine.open_models()).items()
-        },
+        "models": {role.value: redact_name(model.name) for role, model in models.items()},
+        "advice": suggest(find_machine()) if by_default else "",
         "strategies": strategies,
         "limits": {
             "upload_bytes": config.upload_bytes,
