@@ -70,11 +70,19 @@ class AskOptions(options.ReadOptions):
     judge: options.Judge = None
 
 
-@command(app)
-async def ask_command(
-    question: options.Question,
-    paths: options.Paths = None,
-    *,
+@dataclass(frozen=True)
+class WriteOptions:
+    """The shape of the answer, and the files that it is written to."""
+
+    schema: Annotated[
+        Path | None,
+        options.option(
+            "Answer as JSON in the shape of a JSON Schema; each value is cited, or null where the "
+            "documents do not say.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
     output: Annotated[
         list[Path] | None,
         options.option(
@@ -85,7 +93,15 @@ async def ask_command(
             "-o",
             metavar="FILE",
         ),
-    ] = None,
+    ] = None
+
+
+@command(app)
+async def ask_command(
+    question: options.Question,
+    paths: options.Paths = None,
+    *,
+    written: WriteOptions,
     asked: AskOptions,
     models: options.EngineOptions,
     run: options.RunOptions,
@@ -96,17 +112,23 @@ async def ask_command(
     """
     from colligate.cli.progress import require_text, watch_run
     from colligate.export import choose_format
+    from colligate.readers.filling import Shape
 
     require_text(question)
-    for file in output or []:
+    for file in written.output or []:
         choose_format(file)
+    schema = None
+    if written.schema is not None:
+        schema = options.read_json(written.schema)
+        Shape(schema)
     require_strategy(asked, run)
     engine = models.engine(asked)
     with watch_run(run.trace) as watcher:
         async with engine:
-            answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
+            ask = make_ask(engine, paths or [], asked, run, watcher)
+            answer = await ask(question, schema=schema)
     status = show(answer, run, watcher)
-    for file in output or []:
+    for file in written.output or []:
         answer.export(file)
         note(f"written to {file}")
     return status
