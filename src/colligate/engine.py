@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
@@ -23,10 +23,11 @@ from colligate.core.run import Consent, Retriever, Run, parse_risk, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy, needs_of
 from colligate.core.telemetry import record_spans
 from colligate.documents.languages import guess_languages
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import BudgetExceeded, UnknownDocument, UsageError
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
+from colligate.proof import Source, make_proof
 from colligate.readers.filling import Shape, fill
 from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, find_question
 from colligate.readers.promise import keep_promise
@@ -143,8 +144,20 @@ class Engine(Session):
             if shape is not None:
                 answer = await fill(question, shape, answer, run)
             answer = keep_promise(answer, run)
-        model = run.model(Role.READER).name
-        return _finish(replace(answer, strategy=chosen.name, model=model), run)
+        model, check = run.model(Role.READER).name, "" if run.check is None else run.check.name
+        return _finish(replace(answer, strategy=chosen.name, model=model, check=check), run)
+
+    async def prove(self, answer: Answer) -> dict[str, Any]:
+        """Return an answer's citations as W3C Web Annotations, which `colligate audit` verifies.
+
+        A document that is not in the library has no digest there.
+        """
+        library, sources = await self.open_library(), dict[str, Source]()
+        for name in {each.span.document_id for each in answer.citations}:
+            with suppress(UnknownDocument):
+                document, files = await library.document(name), await library.files(name)
+                sources[name] = Source(document, files[0] if files else None)
+        return await asyncio.to_thread(make_proof, answer, sources)
 
     async def refine(
         self,

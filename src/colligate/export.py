@@ -137,17 +137,26 @@ def choose_format(path: Path) -> Format:
         endings = ", ".join(FORMATS)
         what, hint = f"no answer is written as {path.name}", f"give a name that ends in {endings}"
         raise UsageError(what, f"no format has the ending {path.suffix!r}", hint)
+    require_writable(path)
+    return found
+
+
+def require_writable(path: Path) -> None:
+    """Raise a UsageError for a file that cannot be written in its folder."""
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         why = "it is a folder"
         if not path.is_dir():
             why = f"the folder {path.parent} does not exist or cannot be written to"
         raise UsageError(f"cannot write {path}", why, "give another file")
-    return found
 
 
 def write_export(answer: Mapping[str, Any], path: Path) -> None:
-    """Write an answer to a file, whole or not at all."""
-    content = choose_format(path).render(answer)
+    """Write an answer to a file, in the format that its ending names."""
+    write_file(path, choose_format(path).render(answer))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
     target = path.resolve()  # a link stays, and what it leads to is replaced
     fresh = target.with_name(f"{target.name}.new")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -94,6 +95,15 @@ class WriteOptions:
             metavar="FILE",
         ),
     ] = None
+    proof: Annotated[
+        Path | None,
+        options.option(
+            "Also write each citation with its place and the SHA-256 of its document to FILE, "
+            "for `colligate audit`.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
 
 
 @command(app)
@@ -111,12 +121,14 @@ async def ask_command(
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import require_text, watch_run
-    from colligate.export import choose_format
+    from colligate.export import choose_format, require_writable, write_file
     from colligate.readers.filling import Shape
 
     require_text(question)
     for file in written.output or []:
         choose_format(file)
+    if written.proof is not None:
+        require_writable(written.proof)
     schema = None
     if written.schema is not None:
         schema = options.read_json(written.schema)
@@ -127,7 +139,11 @@ async def ask_command(
         async with engine:
             ask = make_ask(engine, paths or [], asked, run, watcher)
             answer = await ask(question, schema=schema)
+            proof = await engine.prove(answer) if written.proof is not None else None
     status = show(answer, run, watcher)
+    if written.proof is not None:
+        write_file(written.proof, json.dumps(proof, indent=1).encode())
+        note(f"written to {written.proof}")
     for file in written.output or []:
         answer.export(file)
         note(f"written to {file}")

@@ -194,6 +194,7 @@ class Answer:
     done, if the strategy chose it for the question. `probability` is that the answer is right and
     in the documents, where the reader can tell it (`readers.promise`). With a schema, `text` is
     JSON without marks, `filled` the same as an object, and `values` says what each value rests on.
+    `check` names what judged the statements, if anything did.
     """
 
     question: str
@@ -210,6 +211,7 @@ class Answer:
     probability: float | None = None
     filled: Mapping[str, Any] | None = None
     values: tuple[Value, ...] = ()
+    check: str = ""
 
     def __str__(self) -> str:
         return self.text
