@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+from pydantic import BaseModel
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
@@ -21,10 +23,12 @@ from colligate.core.run import Consent, Retriever, Run, parse_risk, refuse
 from colligate.core.strategy import Needs, Strategy, load_strategy, needs_of
 from colligate.core.telemetry import record_spans
 from colligate.documents.languages import guess_languages
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import BudgetExceeded, UnknownDocument, UsageError
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
+from colligate.proof import Source, make_proof
+from colligate.readers.filling import Shape, fill
 from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, find_question
 from colligate.readers.promise import keep_promise
 from colligate.reporting import note_name, require_paths
@@ -67,13 +71,15 @@ class AskOptions(Limits, total=False):
     the turns of a conversation so far, oldest first (`Turn.of(answer)`). With `live` the models
     stream, and `on_event` hears how much they have written so far. `risk` is the share of the
     answers given that may be wrong: a number above 0 and below 1, or "careful" (0.1), "balanced"
-    (0.2) or "eager" (0.4). By default it is that of the settings, else the reader's own.
+    (0.2) or "eager" (0.4). By default it is that of the settings, else the reader's own. `schema`,
+    a JSON Schema or a Pydantic model, is the shape of the answer: `Answer.filled` and `values`.
     """
 
     consent: Consent
     history: Sequence[Turn]
     live: bool
     risk: float | str | None
+    schema: Mapping[str, Any] | type[BaseModel] | None
 
 
 @dataclass
@@ -111,13 +117,15 @@ class Engine(Session):
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist,
-                a risk that is not between 0 and 1.
+                a risk that is not between 0 and 1, a schema that cannot be filled.
             MissingCapability: the model cannot do what the strategy needs.
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: the models or the library failed.
         """
         consent, live = options.pop("consent", refuse), options.pop("live", False)
         history, risk = options.pop("history", ()), options.pop("risk", None)
+        schema = options.pop("schema", None)
+        shape = None if schema is None else Shape(schema)
         limits: Any = options
         asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
         if risk is None and self.named.risk is not None:
@@ -132,9 +140,24 @@ class Engine(Session):
             if history:
                 question = await complete_question(question, history, run)
                 run.earlier = history[-1].cited
-            answer: Answer = keep_promise(await chosen.answer(question, run), run)
-        model = run.model(Role.READER).name
-        return _finish(replace(answer, strategy=chosen.name, model=model), run)
+            answer: Answer = await chosen.answer(question, run)
+            if shape is not None:
+                answer = await fill(question, shape, answer, run)
+            answer = keep_promise(answer, run)
+        model, check = run.model(Role.READER).name, "" if run.check is None else run.check.name
+        return _finish(replace(answer, strategy=chosen.name, model=model, check=check), run)
+
+    async def prove(self, answer: Answer) -> dict[str, Any]:
+        """Return an answer's citations as W3C Web Annotations, which `colligate audit` verifies.
+
+        A document that is not in the library has no digest there.
+        """
+        library, sources = await self.open_library(), dict[str, Source]()
+        for name in {each.span.document_id for each in answer.citations}:
+            with suppress(UnknownDocument):
+                document, files = await library.document(name), await library.files(name)
+                sources[name] = Source(document, files[0] if files else None)
+        return await asyncio.to_thread(make_proof, answer, sources)
 
     async def refine(
         self,

@@ -44,12 +44,15 @@ class RenderedAnswer:
 
 
 def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
-    """Escape an answer (the object of `ask --json`) and list its sources below."""
+    """Escape an answer (the object of `ask --json`) and list its sources below.
+
+    JSON in the shape of a schema stays as it is: it has nothing to escape, and no sources below.
+    """
     raw: str = answer["answer"]
     active = (match for match in _ACTIVE.finditer(raw) if len(match[1]) % 2 == 0)
     shifts = tuple(match.end(1) for match in active)
     text = "\\".join(raw[start:end] for start, end in pairwise((0, *shifts, len(raw))))
-    if answer["citations"]:
+    if answer["citations"] and "filled" not in answer:
         places = (_escape(describe_place(each)) for each in answer["citations"])
         lines = [f"[{n}] {place}" for n, place in enumerate(places, 1)]
         # Two blanks at the end of a line keep Markdown from joining it with the next.
@@ -134,17 +137,26 @@ def choose_format(path: Path) -> Format:
         endings = ", ".join(FORMATS)
         what, hint = f"no answer is written as {path.name}", f"give a name that ends in {endings}"
         raise UsageError(what, f"no format has the ending {path.suffix!r}", hint)
+    require_writable(path)
+    return found
+
+
+def require_writable(path: Path) -> None:
+    """Raise a UsageError for a file that cannot be written in its folder."""
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         why = "it is a folder"
         if not path.is_dir():
             why = f"the folder {path.parent} does not exist or cannot be written to"
         raise UsageError(f"cannot write {path}", why, "give another file")
-    return found
 
 
 def write_export(answer: Mapping[str, Any], path: Path) -> None:
-    """Write an answer to a file, whole or not at all."""
-    content = choose_format(path).render(answer)
+    """Write an answer to a file, in the format that its ending names."""
+    write_file(path, choose_format(path).render(answer))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
     target = path.resolve()  # a link stays, and what it leads to is replaced
     fresh = target.with_name(f"{target.name}.new")
     try:
@@ -175,12 +187,14 @@ def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     short = " ".join((answer["short_answer"] or "").split())
     if short and short != answer["answer"].strip():
         yield "short", short
-    yield "answer", answer["answer"]
+    yield "code" if "filled" in answer else "answer", answer["answer"]
     if answer["citations"]:
         computed = "; a figure is computed from them" if answer["ground"] == "computed" else ""
         yield "heading", f"Sources{computed}"
     for number, citation in enumerate(answer["citations"], 1):
-        yield "source", f"[{number}] {describe_place(citation, with_folder=True)}"
+        said = [each["path"] for each in answer.get("values", ()) if each["citation"] == number]
+        place = describe_place(citation, with_folder=True)
+        yield "source", f"[{number}] {place}" + (f": {', '.join(said)}" if said else "")
         yield "quote", inspect.cleandoc(citation["quote"])
     if not answer["found"]:
         yield "heading", "What was read"
@@ -207,6 +221,8 @@ def _mark_up(kind: str, text: str) -> str:
     if kind == "answer":  # its own Markdown stays, but a code block must not take in what follows
         shown = render_answer({"answer": text, "citations": ()}).text
         return re.sub(r"^(\s*)(?=```|~~~)", r"\1\\", shown, flags=re.MULTILINE)
+    if kind == "code":
+        return "\n".join(f"    {line}" for line in text.splitlines())
     lines = [_escape(line.strip()) for line in text.splitlines()]
     match kind:
         case "quote":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -70,11 +71,19 @@ class AskOptions(options.ReadOptions):
     judge: options.Judge = None
 
 
-@command(app)
-async def ask_command(
-    question: options.Question,
-    paths: options.Paths = None,
-    *,
+@dataclass(frozen=True)
+class WriteOptions:
+    """The shape of the answer, and the files that it is written to."""
+
+    schema: Annotated[
+        Path | None,
+        options.option(
+            "Answer as JSON in the shape of a JSON Schema; each value is cited, or null where the "
+            "documents do not say.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
     output: Annotated[
         list[Path] | None,
         options.option(
@@ -85,7 +94,24 @@ async def ask_command(
             "-o",
             metavar="FILE",
         ),
-    ] = None,
+    ] = None
+    proof: Annotated[
+        Path | None,
+        options.option(
+            "Also write each citation with its place and the SHA-256 of its document to FILE, "
+            "for `colligate audit`.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
+
+
+@command(app)
+async def ask_command(
+    question: options.Question,
+    paths: options.Paths = None,
+    *,
+    written: WriteOptions,
     asked: AskOptions,
     models: options.EngineOptions,
     run: options.RunOptions,
@@ -95,18 +121,30 @@ async def ask_command(
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import require_text, watch_run
-    from colligate.export import choose_format
+    from colligate.export import choose_format, require_writable, write_file
+    from colligate.readers.filling import Shape
 
     require_text(question)
-    for file in output or []:
+    for file in written.output or []:
         choose_format(file)
+    if written.proof is not None:
+        require_writable(written.proof)
+    schema = None
+    if written.schema is not None:
+        schema = options.read_json(written.schema)
+        Shape(schema)
     require_strategy(asked, run)
     engine = models.engine(asked)
     with watch_run(run.trace) as watcher:
         async with engine:
-            answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
+            ask = make_ask(engine, paths or [], asked, run, watcher)
+            answer = await ask(question, schema=schema)
+            proof = await engine.prove(answer) if written.proof is not None else None
     status = show(answer, run, watcher)
-    for file in output or []:
+    if written.proof is not None:
+        write_file(written.proof, json.dumps(proof, indent=1).encode())
+        note(f"written to {written.proof}")
+    for file in written.output or []:
         answer.export(file)
         note(f"written to {file}")
     return status

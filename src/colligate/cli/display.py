@@ -40,6 +40,9 @@ def show_answer(answer: Answer) -> None:
         quote = Text(escape_controls(inspect.cleandoc(citation.quote)), style="italic")
         out.print()
         out.print(_format_heading(number, citation, arrow))
+        said = [each.path for each in answer.values if each.citation == number]
+        if said:
+            out.print(Text(" " * _INDENT + to_one_line(", ".join(said)), style="dim"))
         if citation.head:
             quote = Text.assemble((to_one_line(citation.head) + "\n", "dim"), quote)
         print_result(Padding(quote, (0, 0, 0, _INDENT)))

@@ -68,6 +68,21 @@ def parse_workers(text: str | None) -> int | str | None:
     return int(text)
 
 
+def read_json(path: Path) -> Any:
+    """Return what a JSON file says, of at most 16 MiB."""
+    import json
+
+    why = "it has more than 16 MiB"
+    try:
+        if path.stat().st_size <= 1 << 24:
+            return json.loads(path.read_bytes())
+    except OSError as error:
+        why = error.strerror or str(error)
+    except (ValueError, RecursionError) as error:
+        why = f"it is not JSON ({error})"
+    raise UsageError(f"cannot read {path}", why, "check the file")
+
+
 def collect_given(group: Any, *names: str) -> dict[str, Any]:
     """Return the options of these names that have a value, as JSON values."""
     values = {name: getattr(group, name) for name in names}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -170,6 +170,19 @@ class Claim:
     question: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of `Answer.filled`: its JSON Pointer, and the number of its citation, from 1.
+
+    `meaning` is as in a citation, which may be of several values.
+    """
+
+    path: str
+    value: str | int | float
+    citation: int
+    meaning: Verdict | None = None
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer to one question.
@@ -179,7 +192,9 @@ class Answer:
     hold the answer, and the text then reports it. Every citation's quote is a slice of its
     document. `evidence` is what the reader was shown, best first. `how` says in one line what was
     done, if the strategy chose it for the question. `probability` is that the answer is right and
-    in the documents, where the reader can tell it (`readers.promise`).
+    in the documents, where the reader can tell it (`readers.promise`). With a schema, `text` is
+    JSON without marks, `filled` the same as an object, and `values` says what each value rests on.
+    `check` names what judged the statements, if anything did.
     """
 
     question: str
@@ -194,6 +209,9 @@ class Answer:
     model: str = ""
     how: str = ""
     probability: float | None = None
+    filled: Mapping[str, Any] | None = None
+    values: tuple[Value, ...] = ()
+    check: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -207,6 +225,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `ask --json` prints."""
+        values = [asdict(each) for each in self.values]
         return {
             "question": self.question,
             "strategy": self.strategy,
@@ -216,6 +235,7 @@ class Answer:
             "ground": self.ground,
             "how": self.how,
             "probability": self.probability,
+            **({} if self.filled is None else {"filled": self.filled, "values": values}),
             "citations": [c.to_json() for c in self.citations],
             "evidence": [e.to_json() for e in self.evidence],
             "usage": self.usage.to_json(),

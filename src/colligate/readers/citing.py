@@ -117,7 +117,7 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class Placed:
     """A sentence with its places: what is judged, and a quote and values that were not found."""
 
     claim: Claim
@@ -215,7 +215,7 @@ async def write_checked(
         language=next(iter(documents.values())).language,
     )
     judged = [about] if short and not lacking else []
-    verdicts = await _judge([*claims.values(), *judged], run)
+    verdicts = await judge_claims([*claims.values(), *judged], run)
     kept, dropped = _keep(stated, claims, verdicts)
     if dropped:  # what is left is less than the short answer was compared with
         rest = await write_checked(question, kept, run, short, calculations=calculations)
@@ -239,7 +239,7 @@ async def judge_stated(
         for each in stated
         if any(place.meaning is None for place in each.places)
     }
-    return _keep(stated, claims, await _judge(list(claims.values()), run))
+    return _keep(stated, claims, await judge_claims(list(claims.values()), run))
 
 
 def _keep(
@@ -260,7 +260,7 @@ def _keep(
     return kept, tuple(dropped)
 
 
-async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | None]:
+async def judge_claims(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | None]:
     """Return the verdict on each claim; a copy of its quote needs none to be supported."""
     verdicts: dict[Claim, Verdict | None] = {
         each: Verdict.SUPPORTED for each in claims if _is_copy(each)
@@ -277,17 +277,30 @@ def write_answer(
 ) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
-    stretches: dict[Place, list[tuple[int, int]]] = {}
-    meanings: dict[Place, set[Verdict | None]] = {}
+    supported: list[tuple[Place, tuple[int, int]]] = []
     for each in stated:
         text += between if text else ""
         stretch = len(text), len(text) + len(each.sentence)
-        for place in each.places:
-            stretches.setdefault(place, []).append(stretch)
-            meanings.setdefault(place, set()).add(place.meaning)
-        marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
+        supported += [(place, stretch) for place in each.places]
+        numbered = list(dict.fromkeys(place for place, _ in supported))
+        marks = [f"[{numbered.index(place) + 1}]" for place in each.places]
         text += f"{each.sentence} {''.join(marks) or UNCITED}"
-    added = (
+    return Cited(text, cite_places(supported, documents), ())
+
+
+def cite_places(
+    supported: Sequence[tuple[Place, tuple[int, int]]], documents: Mapping[str, Document]
+) -> tuple[Citation, ...]:
+    """Return a citation for each place, in the order of first use.
+
+    `supported` are places, each with a stretch of the answer that it supports.
+    """
+    stretches: dict[Place, list[tuple[int, int]]] = {}
+    meanings: dict[Place, set[Verdict | None]] = {}
+    for place, stretch in supported:
+        stretches.setdefault(place, []).append(stretch)
+        meanings.setdefault(place, set()).add(place.meaning)
+    return tuple(
         make_citation(
             documents[place.span.document_id],
             place.span,
@@ -297,7 +310,6 @@ def write_answer(
         )
         for place, answer_spans in stretches.items()
     )
-    return Cited(text, tuple(added), ())
 
 
 def finish(refused: Answer, cited: Cited, run: Run) -> Answer:
@@ -323,7 +335,7 @@ async def _place(
     statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     run: Run,
-) -> list[_Placed]:
+) -> list[Placed]:
     """Return each distinct statement with its places, its claim, and what of it is missing."""
     documents = await run.documents_of(list(passages.values()))
     same: dict[str, list[Statement | ComputedStatement]] = {}
@@ -331,21 +343,21 @@ async def _place(
         if sentence := remove_model_marks(statement.sentence):
             same.setdefault(sentence, []).append(statement)
 
-    def place() -> list[_Placed]:
+    def place() -> list[Placed]:
         return [
-            _place_sentence(Claim(sentence, (), question), said, passages, documents)
+            place_sentence(Claim(sentence, (), question), said, passages, documents)
             for sentence, said in same.items()
         ]
 
     return await asyncio.to_thread(place)
 
 
-def _place_sentence(
+def place_sentence(
     claim: Claim,
     said: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
-) -> _Placed:
+) -> Placed:
     """Locate the quotes of statements of one sentence; the claim has them as a reader saw them."""
     located = [
         (quote.quote, place)
@@ -357,7 +369,7 @@ def _place_sentence(
     places = tuple(dict.fromkeys(place for _, place in located if place is not None))
     calculations = tuple(c for each in said for c in getattr(each, "calculations", ()))
     if not places:
-        return _Placed(claim, (), calculations, next((quote for quote, _ in located), ""))
+        return Placed(claim, (), calculations, next((quote for quote, _ in located), ""))
     quotes = []
     for place in places:
         document = documents[place.span.document_id]
@@ -371,7 +383,7 @@ def _place_sentence(
         calculations=calculations,
         language=documents[places[0].span.document_id].language,
     )
-    return _Placed(claim, places, calculations, missing=tuple(missing))
+    return Placed(claim, places, calculations, missing=tuple(missing))
 
 
 def _locate_all(

@@ -137,8 +137,8 @@ class QuotingReader:
         self.forms = forms
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
-        wanted = _limit_reply(self.forms[task.form], run)
-        shown, task = await self._fit(question, shown, run, task, wanted)
+        wanted = limit_reply(self.forms[task.form], run)
+        shown, task = await self.fit(question, shown, run, task, wanted)
         refused = Answer(question, "", NOT_FOUND, False, evidence=tuple(s.evidence for s in shown))
         if not shown and not task.known:
             run.emit(Answered(False, "", ()))
@@ -182,7 +182,7 @@ class QuotingReader:
         instruction = f"{task.instruction or OPENING}\n{wanted.form}{notes}"
         return [Message("system", instruction), Message("user", render_task(question, shown, task))]
 
-    async def _fit(
+    async def fit(
         self, question: str, shown: Sequence[Shown], run: Run, task: Task, wanted: ReplyForm
     ) -> tuple[list[Shown], Task]:
         """Return the first passages that fit, under the heads of their tables.
@@ -213,7 +213,7 @@ class QuotingReader:
         return fit, task
 
 
-def _limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
+def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
     """Return the form with a reply of at most a third of the window, and of the budget's rest."""
     limits = run.model(Role.READER).context_tokens, run.tokens.left
     return replace(wanted, tokens=min([wanted.tokens, *(each // 3 for each in limits if each)]))

@@ -112,9 +112,17 @@ class ChatCompletionRequest(_Open):
                 turns[-1].answer = message.text[:LONGEST_TURN]
         return turns[-MOST_TURNS:]
 
+    @property
+    def json_schema(self) -> Any:
+        """The schema that the answer must have; None for text."""
+        form = self.response_format or {}
+        named = form.get("json_schema") if form.get("type") == "json_schema" else None
+        return named.get("schema") if isinstance(named, dict) else None
+
     def refuse_what_cannot_be_done(self) -> None:
         """Raise an error for a parameter that cannot be honoured."""
         kind = (self.response_format or {}).get("type", "text")
+        form = kind == "text" or isinstance(self.json_schema, dict)
         parts = self._last.parts if self._last else []
         only_text = all(isinstance(part, str) or part.type.endswith("text") for part in parts)
         only_text &= not (self._last and self._last.images)
@@ -123,7 +131,7 @@ class ChatCompletionRequest(_Open):
             ("tool_choice", self.tool_choice in _NO_DEMAND, "no tools are called"),
             ("function_call", self.function_call in _NO_DEMAND, "no functions are called"),
             ("modalities", not self.audio and (self.modalities or ["text"]) == ["text"], TEXT),
-            ("response_format", kind == "text", TEXT),
+            ("response_format", form, "it is text, or json_schema with a schema"),
             ("messages", only_text, "only text can be read"),
             ("messages", self.question, "no question of the user is in them"),
         ):
@@ -199,6 +207,7 @@ async def begin_completion(
         where=body.where or [],
         history=body.history,
         risk=body.risk,
+        json_schema=body.json_schema,
     )
     run = await server.runs.start(library, asked)
     completion = ChatCompletion(

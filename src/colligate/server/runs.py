@@ -29,6 +29,7 @@ from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, holds_id
 from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
+from colligate.readers.filling import Shape
 from colligate.readers.finding import Likely
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
@@ -70,6 +71,8 @@ class Runs:
         parse_conditions(request.where)
         parse_risk(request.risk)
         request.check_retriever()
+        if request.json_schema is not None:
+            Shape(request.json_schema)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
@@ -192,6 +195,7 @@ class Runs:
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     risk=request.risk,
+                    schema=request.json_schema,
                     on_event=run.record,
                     consent=allow if request.yes else refuse,
                     history=[turn.to_turn() for turn in request.history],

@@ -139,6 +139,10 @@ class AskRequest(BaseModel):
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     risk: Risk | None = None
+    json_schema: Annotated[
+        dict[str, Any] | None,
+        Field(description="The shape of the answer; each value is cited, or null."),
+    ] = None
     yes: Annotated[
         bool, Field(description="Allow work that takes many calls, as an agent for each document.")
     ] = False
@@ -181,6 +185,8 @@ class AnswerShape(TypedDict):
     ground: Ground
     how: str
     probability: NotRequired[float | None]
+    filled: NotRequired[dict[str, Any]]
+    values: NotRequired[list[dict[str, Any]]]
     citations: list[dict[str, Any]]
     evidence: list[dict[str, Any]]
     usage: dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,9 +75,12 @@ class Talker(ScriptedModel):
         question = call.prompt.rpartition("Question")[2]
         if "fail" in question:
             return ServerFailed("the model failed", "for this test", "do not worry")
+        quote = "Bicycles stand in the yard, never in the hall."
+        if "where" in call.schema.get("properties", {}):  # of the shape that a test asks for
+            value = {"passage": 1, "quote": quote, "value": "<the yard>"}
+            return json.dumps({"where": value, "how_many": None})
         if "nowhere" in question:
             return NOT_FOUND
-        quote = "Bicycles stand in the yard, never in the hall."
         return statement_reply(quote, "Bicycles stand in the yard.", "in the yard")
 
 

@@ -8,7 +8,7 @@ import openai
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 QUESTION = "Where do bicycles stand?"
 CLAIM = "Bicycles stand in the yard."
@@ -36,6 +36,15 @@ def test_a_question_is_answered_with_what_it_took_and_a_stream_adds_up_to_it(cha
         together = chunk if together is None else together + chunk
     assert together.text == answer.text
     assert together.usage_metadata == answer.usage_metadata
+
+
+def test_an_answer_has_the_shape_of_a_model(chat):
+    class Place(BaseModel):
+        where: str | None
+        how_many: int | None
+
+    found = chat.with_structured_output(Place).invoke(QUESTION)
+    assert found == Place(where="<the yard>", how_many=None)
 
 
 def test_tools_may_be_bound_and_errors_are_openais(chat):

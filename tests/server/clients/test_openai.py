@@ -11,6 +11,7 @@ import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel
 
 from colligate.server.openai import ChatCompletion
 
@@ -67,6 +68,29 @@ def test_an_answer_with_its_citations(client, served):
     assert whole["warnings"] == []
     assert completion.usage.prompt_tokens == whole["usage"]["input_tokens"]
     assert completion.usage.total_tokens > completion.usage.prompt_tokens > 0
+
+
+class Place(BaseModel):
+    where: str | None
+    how_many: int | None
+
+
+def test_an_answer_has_the_shape_of_a_model_and_its_values_their_citations(client):
+    completion = client.chat.completions.parse(
+        model="retrieve-read", messages=ASKED, response_format=Place
+    )
+    message = completion.choices[0].message
+    assert message.parsed == Place(where="<the yard>", how_many=None)
+    (annotation,) = message.annotations
+    link = annotation.url_citation
+    assert json.loads(message.content[link.start_index : link.end_index]) == "<the yard>"
+    assert "<" not in message.content  # nothing is active in a page that shows it
+    own = completion.colligate
+    assert own["filled"] == {"where": "<the yard>", "how_many": None}
+    assert own["values"][0]["path"] == "/where"
+    form = {"type": "json_schema", "json_schema": {"schema": Place.model_json_schema()}}
+    chunks = [each.choices[0].delta for each in ask(client, stream=True, response_format=form)]
+    assert "".join(delta.content or "" for delta in chunks) == message.content
 
 
 def test_a_stream_says_the_same_and_reports_progress_in_comments(client):
@@ -147,6 +171,8 @@ def test_what_cannot_be_done_is_refused(client):
         ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": NAMED}, "tool_choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, None),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
