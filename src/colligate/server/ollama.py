@@ -49,8 +49,13 @@ class OllamaChatRequest(ChatCompletionRequest):
     stream: bool | None = True
     format: str | dict[str, Any] | None = None
 
+    @property
+    def json_schema(self) -> dict[str, Any] | None:
+        """The schema that the answer must have; None for text."""
+        return self.format if isinstance(self.format, dict) and self.format else None
+
     def refuse_what_cannot_be_done(self) -> None:
-        if self.format:
+        if isinstance(self.format, str) and self.format:
             raise Refused(400, f"format: {TEXT}")
         super().refuse_what_cannot_be_done()
 

@@ -60,6 +60,15 @@ def test_an_answer_is_the_same_whole_and_in_a_stream(client):
     assert last.eval_count == whole.eval_count
 
 
+def test_an_answer_has_the_shape_of_its_format(client):
+    text = {"type": ["string", "null"]}
+    shape = {"type": "object", "properties": {"where": text, "how_many": text}}
+    whole = ask(client, format=shape)
+    assert json.loads(whole.message.content) == {"where": "<the yard>", "how_many": None}
+    *pieces, _ = ask(client, format=shape, stream=True)
+    assert "".join(each.message.content for each in pieces) == whole.message.content
+
+
 def test_what_clients_send_beside_the_question(client, served, headers):
     """As Open WebUI and Continue do; a stream is what Ollama sends when nothing is said."""
     body = {
