@@ -261,7 +261,10 @@ def _open_gguf(
 
     pull_libraries(on_progress)
     # Weights that we recommend answer at once: thinking takes minutes on a processor.
-    return LlamaCpp(path, name=name, thinks=target not in PINNED, **options)
+    model = LlamaCpp(path, name=name, **options)
+    if target in PINNED:
+        model.stop_thinking()
+    return model
 
 
 def find_weights_of(name: str) -> str | None:

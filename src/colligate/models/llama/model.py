@@ -43,7 +43,6 @@ class LlamaCpp(LocalModel):
     At most `parallel` answers are computed together. The default of `context_tokens` is that of
     `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
     guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
-    Without `thinks` it is told not to think before it answers, if its template knows that.
 
     Raises:
         UnknownModel: the file does not exist.
@@ -59,7 +58,6 @@ class LlamaCpp(LocalModel):
         parallel: int = 8,
         threads: int | None = None,
         draft: int = 7,
-        thinks: bool = True,
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
@@ -67,9 +65,13 @@ class LlamaCpp(LocalModel):
             header.context_tokens, header.kv_bytes_per_token, most=_LONGEST_WINDOW
         )
         limits = EngineLimits(context, parallel, threads or physical_cores(), draft)
-        backend = _Backend(path, name, limits, thinks)
-        super().__init__(backend, name=name, version=_version(path), context_tokens=context)
+        self._llama = _Backend(path, name, limits)
+        super().__init__(self._llama, name=name, version=_version(path), context_tokens=context)
         self.weights = header.weights
+
+    def stop_thinking(self) -> None:
+        """Tell the model not to think before it answers, if its template knows that."""
+        self._llama.thinks = False
 
 
 def _version(path: Path) -> str:
@@ -78,10 +80,10 @@ def _version(path: Path) -> str:
 
 
 class _Backend(LocalBackend):
-    def __init__(self, path: Path, name: str, limits: EngineLimits, thinks: bool) -> None:
+    def __init__(self, path: Path, name: str, limits: EngineLimits) -> None:
         super().__init__(name)
         self._path = path
-        self._thinks = thinks
+        self.thinks = True
         self._limits = limits
         self._vocabulary: Model | None = None  # the file without its weights
         self._engine: LlamaEngine | None = None
@@ -90,7 +92,7 @@ class _Backend(LocalBackend):
 
     def load_prompts(self) -> Prompts:
         self._vocabulary = Model(load_library(pull_libraries()), self._path, weights=False)
-        return Prompts(LlamaTokenizer(self._vocabulary, thinks=self._thinks), self.name)
+        return Prompts(LlamaTokenizer(self._vocabulary, thinks=self.thinks), self.name)
 
     def load_vocabulary(self) -> Any:
         assert self._vocabulary is not None
