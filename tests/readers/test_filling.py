@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from colligate import Engine, Library
 from colligate.errors import ModelError
 from colligate.models import Capability
+from colligate.readers.filling import Shape
 from colligate.testing import ScriptedModel
 from support.models import NOT_FOUND
 
@@ -99,3 +100,12 @@ async def test_every_value_is_searched_for(engine, tmp_path):
         )  # fmt: skip
     assert answer.filled["pets"] is False
     assert any(each.reason.endswith("of the search for /pets") for each in answer.evidence)
+
+
+def test_null_is_not_offered_for_a_whole_value_but_taken() -> None:
+    """A small model that may write null for the first value writes it for all."""
+    shape = Shape({"properties": {"rent": {"type": "number"}, "terms": {"items": {}}}})
+    offered = shape.reply.model_json_schema()
+    assert not any("anyOf" in each for each in offered["properties"].values())
+    reply = shape.reply.model_validate_json('{"rent": null, "terms": null}')
+    assert reply == shape.reply()

@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from itertools import count
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from colligate.core.answer import Answer, Claim, Form, Place, Value, Verdict
 from colligate.core.events import Answered
@@ -40,8 +41,8 @@ _SEARCHED = 2  # passages for each value, beside those that the question found
 _REPLY = """\
 Reply with JSON. For each value below give a "quote", words of a passage that say it, copied \
 exactly, with the number of its "passage", then the "value" itself. A value that no passage says \
-is null. A list has one item for each that the passages name, and is empty if they name none. The \
-values, by their place in the JSON:
+is null, and its quote is empty. A list has one item for each that the passages name, and is \
+empty if they name none. The values, by their place in the JSON:
 """
 
 _NUMBER = int | Annotated[float, Field(allow_inf_nan=False)]
@@ -59,7 +60,9 @@ class _Found(Quote):
 
     model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "value"]})
 
-    value: Any
+    # A small model that may write null for the whole writes it everywhere.
+    quote: str = Field(default="", json_schema_extra={"maxLength": 400})
+    value: Any = None
 
 
 class Shape:
@@ -91,7 +94,7 @@ class Shape:
             raise _refusal("", f"it has more than {_MOST_VALUES} values")
         shown = WithJsonSchema({k: v for k, v in schema.items() if k in _SHOWN})
         value: Any = Annotated[_type_of(schema, path), shown] | None
-        return create_model(f"Value{next(self._numbers)}", __base__=_Found, value=(value, ...))
+        return create_model(f"Value{next(self._numbers)}", __base__=_Found, value=(value, None))
 
     def _read_object(self, properties: Mapping[str, Any], path: str, said: tuple[str, ...]) -> Any:
         fields: dict[str, Any] = {}
@@ -99,10 +102,9 @@ class Shape:
             place = f"{path}/{_to_pointer(name)}"
             about = self._resolve(given, place).get("description")
             kind = self._read(given, place, (*said, str(about or name)))
-            default: Any = {"default_factory": getattr(kind, "__origin__", kind)}
-            if isinstance(kind, type) and issubclass(kind, _Found):
-                kind, default = kind | None, {"default": None}
-            fields[f"field_{at}"] = (kind, Field(alias=name, title=name, **default))
+            empty = getattr(kind, "__origin__", kind)
+            kind = Annotated[kind, BeforeValidator(partial(_or_empty, empty))]
+            fields[f"field_{at}"] = (kind, Field(alias=name, title=name, default_factory=empty))
         config = ConfigDict(json_schema_extra={"required": list(properties)})
         return create_model(f"Object{next(self._numbers)}", __config__=config, **fields)
 
@@ -131,6 +133,11 @@ class Shape:
             name = step.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
+
+
+def _or_empty(empty: type[Any], given: Any) -> Any:
+    """Return what a reply has for a part of the schema; null is not offered, and means nothing."""
+    return empty() if given is None else given
 
 
 def _type_of(schema: Mapping[str, Any], path: str) -> Any:
@@ -227,7 +234,7 @@ async def _find_passages(question: str, shape: Shape, answer: Answer, run: Run) 
 def _to_tree(reply: Any, path: str, leaves: list[_Leaf]) -> Any:
     """Return a reply as dictionaries, lists and leaves; each leaf is added to `leaves`."""
     match reply:
-        case _Found(value=None) | None:
+        case _Found(value=None):
             return None
         case _Found():
             leaves.append(_Leaf(path, reply))
