@@ -383,8 +383,10 @@ async def check_spoilt_replies(case: Case, seed: int) -> None:
             last = shapes[asked % len(shapes)]
             asked += 1
         spoilt = _spoil(case.reply(request, dice), last, dice)
-        if not any(FACT in message.content for message in request.messages):
-            last = "about something else"  # of passages without the fact no reply is an answer
+        # Of passages without the fact no reply is an answer; notes and earlier replies may say it.
+        shown = [each.content for each in request.messages if each.role != "assistant"]
+        if not any(FACT in text.partition("</passages>")[0] for text in shown):
+            last = "about something else"
         return spoilt
 
     answer, run = await case.ask(reply, given)
