@@ -3,8 +3,9 @@
     python benchmarks/heads/claims.py DATA OUT [--made DIR]
     colligate train head verifier --data OUT --out VERIFIER
 
-`DATA` has `claims.NAME.jsonl.gz`, `DIR` the `train.jsonl` of claims that a program made. `OUT` gets
-`train.jsonl` and `held_out.jsonl`, which share no page, premise or article.
+`DATA` has `claims.NAME.jsonl.gz`, `DIR` the `train.jsonl` of claims that a program made (this file
+in 3c2e5bed was that program). `OUT` gets `train.jsonl` and `held_out.jsonl`, which share no page,
+premise or article.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from colligate.errors import BudgetExceeded, UnknownDocument, UsageError
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
-from colligate.proof import Source, make_proof
 from colligate.readers.filling import Shape, fill
 from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, find_question
 from colligate.readers.promise import keep_promise
@@ -152,6 +151,8 @@ class Engine(Session):
 
         A document that is not in the library has no digest there.
         """
+        from colligate.proof import Source, make_proof  # opens PDFs: a tenth of a second to import
+
         library, sources = await self.open_library(), dict[str, Source]()
         for name in {each.span.document_id for each in answer.citations}:
             with suppress(UnknownDocument):

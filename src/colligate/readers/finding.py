@@ -60,9 +60,9 @@ class Likely(Event):
 class Finding:
     """A passage, and what the model says of it.
 
-    `share` are the odds that it answers, among the passages shown and none of them. `answer` is
-    the likeliest place of the answer in it, `place_share` the logarithm of the odds that it stands
-    there if the passage answers.
+    `share` is the probability that this passage answers: those of all passages shown, and that none
+    does, sum to 1. `answer` is the likeliest place of the answer in it, `place_share` the logarithm
+    of the odds that it stands there if the passage answers.
     """
 
     shown: Shown

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Annotated, Any, Literal
 
@@ -50,23 +51,29 @@ class EmbeddingRequest(BaseModel):
 async def create_embeddings(body: EmbeddingRequest, server: State) -> Response:
     """Return the vectors that a search would compare; `model` names the embedder."""
     name, vectors = await _embed(body, server)
-    data = [
-        {"object": "embedding", "index": at, "embedding": _encode(vector, body.encoding_format)}
-        for at, vector in enumerate(vectors)
-    ]
-    tokens = _count_tokens(body)
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return AsciiJSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
+
+    def respond() -> Response:
+        form, tokens = body.encoding_format, _count_tokens(body)
+        data = [
+            {"object": "embedding", "index": at, "embedding": _encode(vector, form)}
+            for at, vector in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return AsciiJSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
+
+    return await asyncio.to_thread(respond)  # a large reply takes half a second
 
 
 @router.post("/api/embed", tags=["Ollama"], summary="Embed texts")
 async def embed(body: EmbeddingRequest, server: State) -> Response:
     """Return the vectors that a search would compare; `model` names the embedder."""
     name, vectors = await _embed(body, server)
-    tokens = _count_tokens(body)
-    return AsciiJSONResponse(
-        {"model": name, "embeddings": vectors.tolist(), "prompt_eval_count": tokens}
-    )
+
+    def respond() -> Response:
+        reply = {"model": name, "embeddings": vectors.tolist()}
+        return AsciiJSONResponse(reply | {"prompt_eval_count": _count_tokens(body)})
+
+    return await asyncio.to_thread(respond)
 
 
 async def _embed(body: EmbeddingRequest, server: ServerState) -> tuple[str, NDArray[np.float32]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter
@@ -43,10 +44,11 @@ async def describe_server(server: State) -> dict[str, Any]:
     config = server.config
     models = await engine.open_models()
     by_default = models[Role.READER].name == "bundled" and engine.named.reader is None
+    machine = await asyncio.to_thread(find_machine)
     return {
         "version": __version__,
         "models": {role.value: redact_name(model.name) for role, model in models.items()},
-        "advice": suggest(find_machine()) if by_default else "",
+        "advice": suggest(machine) if by_default else "",
         "strategies": strategies,
         "limits": {
             "upload_bytes": config.upload_bytes,
