@@ -27,7 +27,7 @@ from colligate.core.answer import (
     describe_table,
     make_citation,
 )
-from colligate.core.events import Answered, Noted
+from colligate.core.events import Answered, Drafted, Noted
 from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
@@ -219,6 +219,11 @@ async def write_checked(
     verdicts = await judge_claims([*claims.values(), *judged], run)
     kept, dropped = _keep(stated, claims, verdicts)
     if dropped:  # what is left is less than the short answer was compared with
+        left = {each.sentence for each in kept}
+        for index, each in enumerate(stated):
+            if run.live and each.sentence not in left:
+                why = "its quotes contradict it"
+                run.emit(Drafted(index, each.sentence, "struck", why=why))
         rest = await write_checked(question, kept, run, short, calculations=calculations)
         return replace(rest, dropped=(*dropped, *rest.dropped))
     cited = write_answer(kept, documents)

@@ -31,6 +31,7 @@ from colligate.readers.citing import (
     judge_stated,
     write_checked,
 )
+from colligate.readers.drafting import Draft
 
 
 class Reply(BaseModel):
@@ -150,8 +151,9 @@ class QuotingReader:
             messages = self.messages(question, shown, task)
             passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
             try:
-                first = await run.structured(messages, wanted.reply, max_tokens=wanted.tokens)
-                reply, cited = await _cite(question, first, passages, messages, wanted, run)
+                draft = Draft(question, passages, run)
+                first = await draft.ask(messages, wanted.reply, max_tokens=wanted.tokens)
+                reply, cited = await _cite(draft, first, messages, wanted)
             except (BudgetExceeded, ModelError) as error:
                 if len(run.meter.calls) == paid == 0 and not task.known:
                     raise
@@ -220,14 +222,13 @@ def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
 
 
 async def _cite(
-    question: str,
+    draft: Draft,
     first: StructuredReply[Reply],
-    passages: Mapping[int, Passage],
     messages: Sequence[Message],
     wanted: ReplyForm,
-    run: Run,
 ) -> tuple[Reply, Cited]:
     """Return a reply and what of it is cited; if it is nothing, ask once more after `messages`."""
+    question, passages, run = draft.question, draft.passages, draft.run
     reply = first.value
     cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
     if reply.found and not cited.citations:
@@ -236,7 +237,7 @@ async def _cite(
         again = [*messages, said, Message("user", _AGAIN)]
         schema = _require_statements(wanted.reply)
         try:
-            second = await run.structured(again, schema, max_tokens=wanted.tokens, retries=0)
+            second = await draft.ask(again, schema, max_tokens=wanted.tokens, retries=0)
         except (BudgetExceeded, ModelError) as error:
             run.emit(Noted(f"using the reader's first reply: {error.what}"))
         else:
