@@ -21,6 +21,7 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role, Verifier, keep_beginning
 
 _BATCH = 12  # statements of one call
+_OWN = "the statements of the answer"  # of a quote for a short answer
 _TOKENS = 120  # of the judgement of one statement
 
 _INSTRUCTION = """\
@@ -81,7 +82,7 @@ def _render(claims: Sequence[Claim]) -> Iterator[str]:
     """Yield the quotes, each once, then the statements with the numbers of their quotes."""
     quotes = list(dict.fromkeys(quote for claim in claims for quote in claim.quotes))
     for number, quote in enumerate(quotes, 1):
-        opening = f'<quote number="{number}" title="{_line(quote.title)}">'
+        opening = f'<quote number="{number}" title="{_line(quote.title or _OWN)}">'
         yield f"{opening}\n{escape(quote.text.strip())}\n</quote>"
     asked = ""
     for number, claim in enumerate(claims, 1):

@@ -113,7 +113,7 @@ class Auto:
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others
         tokens: estimated tokens that a reader reads first, if it reads passages together; it reads
-            twice as many inside the best documents, and four times as many of all documents
+            twice as many inside the best documents, and three times as many of all documents
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
         kind: what tells the kind of a question: head, a small model in the package (of questions
@@ -176,7 +176,7 @@ class Auto:
         """
         small = run.reads_alone
         steps = "decompose" if small else "dualrag"
-        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 4 * self.tokens
+        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 3 * self.tokens
         order = {
             QuestionKind.FACT: ["read"] if small else ["read", "read inside"],
             QuestionKind.STEPS: [steps, "read"] if small else ["read", "read inside", steps],
@@ -312,7 +312,7 @@ class Auto:
 
     async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
         """Return the best passages of every document, to be read at once."""
-        most, shown = 4 * self.tokens // len(found.infos), list[Shown]()
+        most, shown = 3 * self.tokens // len(found.infos), list[Shown]()
         for info in found.infos:
             hits = await run.search(found.question, k=self.k, mode=self.mode, documents=[info.id])
             kept = keep_first([hit.passage for hit in hits], most)
