@@ -62,7 +62,16 @@ class Reply(BaseModel):
 class QuotedReply(Reply):
     """The reply of a reader of any size: each statement may rest on several quotes."""
 
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]},
+    )
+
     statements: list[ComputedStatement] = Field(json_schema_extra={"maxItems": 100})
+    search: list[str] = Field(
+        default_factory=list,
+        json_schema_extra={"maxItems": 3, "items": {"type": "string", "maxLength": 200}},
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,9 @@ statements lists the quotes of all of them. If a number of the sentence follows 
 numbers, name the operation and these numbers in "calculations". "short_answer" is {short}. If the \
 question can be read in several ways, or assumes something that the passages deny, a statement \
 says so. "found" is true if the passages contain the answer, one of them or several together; \
-otherwise "found" is false and "statements" is empty."""
+otherwise "found" is false and "statements" is empty. "search" is empty if "found" is true; \
+otherwise it has one to three queries, each for one thing that is missing, in words that the \
+documents may use."""
 
 
 def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
@@ -159,6 +170,7 @@ class QuotingReader:
                     raise
                 problem = error.what
             else:
+                refused = replace(refused, queries=tuple(getattr(reply, "search", ())))
                 if cited.citations or not (reply.found or task.known):
                     return finish(refused, cited, run)
                 if not reply.found:

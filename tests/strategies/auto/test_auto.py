@@ -246,15 +246,17 @@ async def test_a_large_reader_reads_every_document_or_more_of_the_best_in_one_ca
         rest = "".join(f"\n\n## Part {at}\n\n{boat}" for at in range(20))
         made.append(document(name.lower(), f"# Lease of {name}\n\n{clause}{rest}"))
 
-    async def ask(kind):
+    async def ask(kind, *search):
         kinds = json.dumps({"kind": kind})
+        nothing = json.dumps({**json.loads(NOTHING), "search": search})
         async with InMemorySources(made) as sources:
-            run, model = make_run(sources, lambda call: kinds if asks_kind(call) else NOTHING)
+            run, model = make_run(sources, lambda call: kinds if asks_kind(call) else nothing)
             strategy = Auto(mode="sparse", kind="model", k=2, tokens=2000)
             await strategy.answer("Until when does the lease of Boris run?", run)
         return [call.prompt for call in model.calls if "<passages>" in call.prompt]
 
     assert "1 May 2031" in (await ask("fact"))[1]
+    assert "1 May 2032" in (await ask("fact", "May Carla term"))[1]  # as the reader asked
     each = (await ask("each"))[0]
     assert all(f"1 May {year}" in each for year in (2030, 2031, 2032))
 

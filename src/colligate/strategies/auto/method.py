@@ -25,7 +25,7 @@ from colligate.core.events import Event, name_first, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Needs, Strategy
-from colligate.core.units import rank_documents
+from colligate.core.units import join_rankings, rank_documents
 from colligate.documents import Hit, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
@@ -56,7 +56,10 @@ _SURE = 0.9  # of several steps where a small reader takes them first (decision 
 _STEPS = {
     "read": ("reading the best passages", ""),
     "read on": ("reading the next passages", ""),
-    "read inside": ("reading more of the best documents", "read more of the best documents"),
+    "read inside": (
+        "looking up what is missing, and reading more of the best documents",
+        "looked up what was missing",
+    ),
     "read each": (
         "reading the best passages of each document",
         "read the best passages of each document",
@@ -286,12 +289,16 @@ class Auto:
         return max(self.k, sum(size <= self.tokens for size in sizes))
 
     async def _read_inside(self, found: _Found, run: Run) -> list[Shown]:
-        """Return the best documents, those that are short whole, of others what a search finds.
+        """Return what the reader would search for, and more of the best documents.
 
         A clause seldom names its contract: beside those of other contracts a search misses it.
+        Documents that are short are read whole, of others what a search in them finds.
         """
-        left, shown = 2 * self.tokens, list[Shown]()
-        seen = {each.span for each in found.best.evidence} if found.best else set()
+        queries = found.best.queries if found.best else ()
+        asked = [await run.search(each, k=self.k, mode=self.mode) for each in queries]
+        looked_up = [hit.passage for hit in join_rankings(asked)] if asked else []
+        parts = keep_first(looked_up, self.tokens)
+        left = 2 * self.tokens - sum(estimate_tokens(each.text) for each in parts)
         among = [info.id for info in found.infos]
         best = await rank_documents(found.question, run, _INSIDE, self.mode, among)
         for name in best:
@@ -304,11 +311,12 @@ class Auto:
                 hits = await run.search(
                     found.question, k=self.pool, mode=self.mode, documents=[name]
                 )
-                passages = [hit.passage for hit in hits if hit.passage.span not in seen]
+                passages = [hit.passage for hit in hits]
             kept = keep_first(passages, most)
             left -= sum(estimate_tokens(each.text) for each in kept)
-            shown += [Shown(each, reason="of one of the best documents") for each in kept]
-        return shown
+            parts += kept
+        once = {each.span: each for each in reversed(parts)}
+        return [Shown(each, reason="looked up or of a best document") for each in once.values()]
 
     async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
         """Return the best passages of every document, to be read at once."""
