@@ -315,7 +315,7 @@ class Auto:
             kept = keep_first(passages, most)
             left -= sum(estimate_tokens(each.text) for each in kept)
             parts += kept
-        once = {each.span: each for each in reversed(parts)}
+        once = dict(zip((each.span for each in parts), parts, strict=True))
         return [Shown(each, reason="looked up or of a best document") for each in once.values()]
 
     async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
