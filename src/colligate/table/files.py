@@ -164,7 +164,8 @@ def _link(citation: Mapping[str, Any]) -> str:
     if not source.startswith(("https://", "http://")):
         if not Path(source).is_absolute():
             return ""
-        source = Path(source).as_uri()
+        # XlsxWriter turns what begins with "file:" into a path of Windows.
+        source = "FILE" + Path(source).as_uri().removeprefix("file")
     link = source + (f"#page={page}" if page else "")
     return link if len(link) <= _LINK_LONGEST else ""
 
