@@ -140,9 +140,8 @@ def main() -> None:
             if wrong or missed:
                 said = "; ".join(each["written"] for each in cell["values"]) or cell["reason"]
                 best = "; ".join(each[0][0] for each in expected.values) or "nothing"
-                print(
-                    f"{'wrong' if wrong else 'missed'}: {row['title']}, {name}: {said!r}, not {best!r}"
-                )
+                what = "wrong" if wrong else "missed"
+                print(f"{what}: {row['title']}, {name}: {said!r}, not {best!r}")
     right, filled, want = counts["right"], counts["filled"], counts["wanted"]
     print(f"{counts['cells']} cells, {filled} filled, {right} right, {want} wanted")
     print(f"precision {right / max(1, filled):.3f}, recall {counts['wanted and right'] / want:.3f}")

@@ -158,6 +158,7 @@ class Book:
 
     def __exit__(self, *_: object) -> None:
         if self._path is not None:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
             self._lock.release()
 
     def missing(self, document: Document, layout: Layout) -> tuple[Column, ...]:
