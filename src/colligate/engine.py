@@ -32,6 +32,10 @@ from colligate.readers.followup import LONG_MESSAGE, Turn, complete_question, fi
 from colligate.readers.promise import keep_promise
 from colligate.reporting import note_name, require_paths
 from colligate.session import Session
+from colligate.table.book import Book
+from colligate.table.columns import Layout, parse_layout
+from colligate.table.files import Table
+from colligate.table.filler import TableFiller
 
 if TYPE_CHECKING:
     from colligate.strategies.longrefiner import LongRefiner
@@ -40,7 +44,7 @@ DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
 
 S = TypeVar("S")
-R = TypeVar("R", Answer, Refined)
+R = TypeVar("R", Answer, Refined, Table)
 Paths = Sequence[str | Path] | str | Path
 
 _SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
@@ -183,6 +187,50 @@ class Engine(Session):
         async with self._start(asked, chosen, trace) as run:
             refined: Refined = await chosen.refine(question, run)
         return _finish(refined, run)
+
+    async def table(
+        self,
+        columns: str | Layout,
+        paths: Paths = (),
+        *,
+        book: Book | None = None,
+        on_event: Listener | None = None,
+        **limits: Unpack[Limits],
+    ) -> Table:
+        """Return a table: a row for each document, each cell cited, or empty with the reason.
+
+        `columns` are as `colligate table` takes them. `book` keeps what is finished, and has what
+        is not filled again. What a document lacks, or could not be read, is said in its cells.
+        Limits and errors are those of `ask`; a spent token budget is said in the cells too.
+        """
+        layout = parse_layout(columns) if isinstance(columns, str) else columns
+        async with self._start_table(layout, paths, on_event, limits) as (filler, run):
+            rows = await filler.fill(layout, book or Book(), run)
+        name = run.model(Role.READER).name
+        return _finish(Table(layout, tuple(rows), model=name), run)
+
+    async def estimate_table(
+        self,
+        columns: str | Layout,
+        paths: Paths = (),
+        *,
+        book: Book | None = None,
+        on_event: Listener | None = None,
+        **limits: Unpack[Limits],
+    ) -> tuple[int, int, int]:
+        """Return about how many documents are to read for a table, the calls and the tokens."""
+        layout = parse_layout(columns) if isinstance(columns, str) else columns
+        async with self._start_table(layout, paths, on_event, limits) as (filler, run):
+            return await filler.estimate(layout, book or Book(), run)
+
+    @asynccontextmanager
+    async def _start_table(
+        self, layout: Layout, paths: Paths, on_event: Listener | None, limits: Limits
+    ) -> AsyncIterator[tuple[TableFiller, Run]]:
+        asked = _Asked("; ".join(each.label for each in layout.columns), paths, **limits)
+        filler = set_parameters(TableFiller, asked.parameters)
+        async with self._start(asked, filler, self.make_trace(on_event)) as run:
+            yield filler, run
 
     @asynccontextmanager
     async def _start(self, asked: _Asked, chosen: Any, trace: Trace) -> AsyncIterator[Run]:

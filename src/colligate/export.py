@@ -53,7 +53,7 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
     shifts = tuple(match.end(1) for match in active)
     text = "\\".join(raw[start:end] for start, end in pairwise((0, *shifts, len(raw))))
     if answer["citations"] and "filled" not in answer:
-        places = (_escape(describe_place(each)) for each in answer["citations"])
+        places = (escape_markdown(describe_place(each)) for each in answer["citations"])
         lines = [f"[{n}] {place}" for n, place in enumerate(places, 1)]
         # Two blanks at the end of a line keep Markdown from joining it with the next.
         text += "\n\nSources:\n\n" + "  \n".join(lines)
@@ -111,7 +111,7 @@ def render_event(event: Mapping[str, Any]) -> str:
     return line.encode(errors="replace").decode()
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a text as Markdown that shows the same characters."""
     return _FIRST_MARKS.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", text))
 
@@ -223,13 +223,13 @@ def _mark_up(kind: str, text: str) -> str:
         return re.sub(r"^(\s*)(?=```|~~~)", r"\1\\", shown, flags=re.MULTILINE)
     if kind == "code":
         return "\n".join(f"    {line}" for line in text.splitlines())
-    lines = [_escape(line.strip()) for line in text.splitlines()]
+    lines = [escape_markdown(line.strip()) for line in text.splitlines()]
     match kind:
         case "quote":
             return "  \n".join(f"> {line}" for line in lines)
         case "source":  # the number's brackets need no backslash
             number, _, place = text.partition(" ")
-            return f"{number} {_escape(place)}"
+            return f"{number} {escape_markdown(place)}"
     return _SIGNS.get(kind, "{}").format(" ".join(lines))
 
 

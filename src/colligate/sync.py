@@ -20,6 +20,7 @@ from colligate.engine import DEFAULT_STRATEGY, AskOptions, Engine, Paths
 from colligate.errors import UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
+from colligate.table import Layout, Table
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,6 +105,10 @@ class Library:
         Its models stay open for the next one. `options` and errors are those of `Engine.ask`.
         """
         return run_blocking(self._engine.ask(question, paths, **options))
+
+    def table(self, columns: str | Layout, paths: Paths = (), **options: Any) -> Table:
+        """Fill a table over its documents, or over files; `options` are those of `Engine.table`."""
+        return run_blocking(self._engine.table(columns, paths, **options))
 
     documents = _blocking(AsyncLibrary.documents)
     document = _blocking(AsyncLibrary.document)

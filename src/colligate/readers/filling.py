@@ -167,12 +167,13 @@ def _to_pointer(name: str) -> str:
 
 
 @dataclass(eq=False)
-class _Leaf:
-    """A value of the reply, and its place in the documents once that is known."""
+class Leaf:
+    """A value of the reply, and its place in the documents, or why it has none."""
 
     path: str  # with `*` for an item of a list
     said: _Found
     place: Place | None = None
+    problem: str = ""
 
     @property
     def written(self) -> str:
@@ -188,6 +189,16 @@ def _quiet(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Filled:
+    """The reply in the shape of a schema: dictionaries, lists and leaves, None without a value."""
+
+    tree: Any
+    leaves: Sequence[Leaf]
+    shown: Sequence[Shown]
+    documents: Mapping[str, Document]
+
+
 async def fill(question: str, shape: Shape, answer: Answer, run: Run) -> Answer:
     """Return an answer whose text is JSON of the shape, filled from the evidence of `answer`.
 
@@ -196,11 +207,30 @@ async def fill(question: str, shape: Shape, answer: Answer, run: Run) -> Answer:
     Raises:
         ModelError: the reader gives no reply of this shape.
     """
-    shown = await _find_passages(question, shape, answer, run)
+    filled = await find_values(
+        question, shape, await _find_passages(question, shape, answer, run), run
+    )
+    for leaf in filled.leaves:
+        if leaf.problem:
+            run.warn(f"{leaf.path} is left out: {leaf.problem}")
+    return _write_answer(replace(answer, question=question), filled, run)
+
+
+async def find_values(
+    question: str, shape: Shape, shown: Sequence[Shown], run: Run, instruction: str = ""
+) -> Filled:
+    """Ask the reader once for all values of a shape, and check the quote of each.
+
+    `instruction` is what more it is told.
+
+    Raises:
+        ModelError: the reader gives no reply of this shape.
+    """
     reply = shape.reply()
     if shown:
         lines = [f"- {path}: {escape(label)}" for path, label in shape.labels.items()]
-        form = limit_reply(ReplyForm(_REPLY + "\n".join(lines), shape.reply, _TOKENS), run)
+        wanted = ReplyForm(instruction + _REPLY + "\n".join(lines), shape.reply, _TOKENS)
+        form = limit_reply(wanted, run)
         reader = QuotingReader({Form.SHORT: form})
         shown, task = await reader.fit(question, shown, run, Task(), form)
         messages = reader.messages(question, shown, task)
@@ -208,11 +238,11 @@ async def fill(question: str, shape: Shape, answer: Answer, run: Run) -> Answer:
             reply = (await run.structured(messages, shape.reply, max_tokens=form.tokens)).value
     passages = {number: each.passage for number, each in enumerate(shown, 1)}
     documents = await run.documents_of(list(passages.values()))
-    leaves: list[_Leaf] = []
+    leaves: list[Leaf] = []
     tree = _to_tree(reply, "", leaves)
     placed = await asyncio.to_thread(_place, leaves, passages, documents)
     await _check(question, shape, dict(zip(leaves, placed, strict=True)), run)
-    return _write_answer(replace(answer, question=question), _keep(tree), shown, documents, run)
+    return Filled(tree, leaves, shown, documents)
 
 
 async def _find_passages(question: str, shape: Shape, answer: Answer, run: Run) -> list[Shown]:
@@ -231,13 +261,13 @@ async def _find_passages(question: str, shape: Shape, answer: Answer, run: Run) 
     return kept
 
 
-def _to_tree(reply: Any, path: str, leaves: list[_Leaf]) -> Any:
+def _to_tree(reply: Any, path: str, leaves: list[Leaf]) -> Any:
     """Return a reply as dictionaries, lists and leaves; each leaf is added to `leaves`."""
     match reply:
         case _Found(value=None):
             return None
         case _Found():
-            leaves.append(_Leaf(path, reply))
+            leaves.append(Leaf(path, reply))
             return leaves[-1]
         case list():
             return [_to_tree(each, f"{path}/*", leaves) for each in reply]
@@ -246,7 +276,7 @@ def _to_tree(reply: Any, path: str, leaves: list[_Leaf]) -> Any:
 
 
 def _place(
-    leaves: Sequence[_Leaf], passages: Mapping[int, Passage], documents: Mapping[str, Document]
+    leaves: Sequence[Leaf], passages: Mapping[int, Passage], documents: Mapping[str, Document]
 ) -> list[Placed]:
     """Locate the quote of each value; its numbers and dates must be in there."""
     placed = []
@@ -257,22 +287,21 @@ def _place(
     return placed
 
 
-async def _check(question: str, shape: Shape, placed: Mapping[_Leaf, Placed], run: Run) -> None:
-    """Set the places of the values that hold, and warn of the others."""
-    claims: dict[_Leaf, Claim] = {}
+async def _check(question: str, shape: Shape, placed: Mapping[Leaf, Placed], run: Run) -> None:
+    """Set the places of the values that hold, and the problems of the others."""
+    claims: dict[Leaf, Claim] = {}
     for leaf, each in placed.items():
         if not each.places:
-            run.warn(f"{leaf.path} is left out: its quote is in no passage")
+            leaf.problem = "its quote is in no passage"
         elif each.missing:
-            run.warn(f"{leaf.path} is left out: its quote does not say {', '.join(each.missing)}")
+            leaf.problem = f"its quote does not say {', '.join(each.missing)}"
         else:
             statement = f"{shape.labels[leaf.path]}: {each.claim.statement}"
             claims[leaf] = replace(each.claim, statement=statement, question=question)
     verdicts = await judge_claims(list(claims.values()), run)
     for leaf, claim in claims.items():
         if (verdict := verdicts.get(claim)) is Verdict.CONTRADICTED:
-            said = str(leaf.said.value)[:80]
-            run.warn(f"{leaf.path} is left out: its quote contradicts “{said}”")
+            leaf.problem = f"its quote contradicts “{str(leaf.said.value)[:80]}”"
         else:
             leaf.place = replace(placed[leaf].places[0], meaning=verdict)
 
@@ -289,21 +318,19 @@ def _keep(tree: Any) -> Any:
 
 def _has_value(tree: Any) -> bool:
     inside = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return isinstance(tree, _Leaf) or any(map(_has_value, inside))
+    return isinstance(tree, Leaf) or any(map(_has_value, inside))
 
 
-def _write_answer(
-    answer: Answer, tree: Any, shown: Sequence[Shown], documents: Mapping[str, Document], run: Run
-) -> Answer:
+def _write_answer(answer: Answer, filled: Filled, run: Run) -> Answer:
     text, values, places = "", [], list[tuple[Place, tuple[int, int]]]()
     numbers: dict[Place, int] = {}
-    for piece, path, leaf in _write_pieces(tree, "", "\n"):
+    for piece, path, leaf in _write_pieces(_keep(filled.tree), "", "\n"):
         if leaf is not None and leaf.place is not None:
             places.append((leaf.place, (len(text), len(text) + len(piece))))
             number = numbers.setdefault(leaf.place, len(numbers) + 1)
             values.append(Value(path, json.loads(piece), number, leaf.place.meaning))
         text += piece
-    citations = cite_places(places, documents)
+    citations = cite_places(places, filled.documents)
     spans = tuple(each.span for each in citations)
     run.emit(Answered(bool(spans), text, spans))
     return replace(
@@ -312,17 +339,17 @@ def _write_answer(
         found=bool(spans),
         short=None,
         citations=citations,
-        evidence=tuple(each.evidence for each in shown),
+        evidence=tuple(each.evidence for each in filled.shown),
         probability=None,
         filled=json.loads(text),
         values=tuple(values),
     )
 
 
-def _write_pieces(tree: Any, path: str, line: str) -> Iterator[tuple[str, str, _Leaf | None]]:
+def _write_pieces(tree: Any, path: str, line: str) -> Iterator[tuple[str, str, Leaf | None]]:
     """Yield the JSON of a tree in pieces, each with its path, and its leaf if it is one's value."""
-    if isinstance(tree, _Leaf) or not tree:
-        leaf = tree if isinstance(tree, _Leaf) else None
+    if isinstance(tree, Leaf) or not tree:
+        leaf = tree if isinstance(tree, Leaf) else None
         yield leaf.written if leaf else json.dumps(tree), path, leaf
         return
     named = isinstance(tree, dict)
