@@ -25,8 +25,9 @@ from colligate.errors import (
     UnknownModel,
 )
 from colligate.models.base import ChatRequest, LabelOdds, Message, blunt, encodable, marks
+from colligate.models.dialect import Dialect, find_refused_parameter
 from colligate.models.label_odds import odds_from_first_token, odds_of
-from colligate.models.openai_http import Dialect, Endpoint, Garbled, find_refused_parameter
+from colligate.models.openai_http import Endpoint, Garbled
 
 T = TypeVar("T")
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import APIConnectionError, AsyncStream
+from openai import AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -31,10 +30,12 @@ from colligate.models.base import (
     encodable,
     find_embedder_prefix,
 )
+from colligate.models.dialect import Dialect
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
-from colligate.models.openai_http import Dialect, Endpoint, Garbled, Policy
-from colligate.models.thinking import ThinkingFilter, split_thinking
+from colligate.models.openai_http import Endpoint, Garbled, Policy
+from colligate.models.replies import estimate_prompt, read_reply, read_stream
+from colligate.models.thinking import split_thinking
 
 _ROOM_TO_THINK = 4096
 _BATCH = 64  # texts of a request for vectors
@@ -270,119 +271,6 @@ class _Display:
             self._shown = text
             self._on_token(piece)
         return True
-
-
-# Replies
-#
-# Answers are read as plain JSON: building the client's objects costs a quarter of a call's
-# processor time, and of each piece of a stream.
-
-
-@dataclass
-class ServerReply:
-    """What the server sent; `usage` is its JSON, if any."""
-
-    content: str | None = None
-    thinking: str = ""
-    finish_reason: str | None = None
-    usage: Any = None
-
-    def add(self, part: Any, key: str) -> str:
-        """Take a whole answer ("message") or a piece of a stream ("delta"); return its text."""
-        try:
-            self.usage = part.get("usage") or self.usage
-            if key == "delta" and not part.get("choices"):
-                return ""
-            choice = part["choices"][0]
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            said = choice[key] if key == "message" else choice.get(key) or {}
-            piece = said.get("content")
-            piece = piece or said.get("refusal") or piece
-            self.thinking += _thinking(said)
-        except (AttributeError, LookupError, TypeError):
-            raise Garbled("it has no choices") from None
-        if not isinstance(piece, str | None):
-            raise Garbled("its content is not a text")
-        if piece is not None:
-            self.content = (self.content or "") + piece
-        return piece or ""
-
-    def check(self) -> ServerReply:
-        """Return the reply, or raise Garbled if it cannot be used."""
-        if not isinstance(self.finish_reason, str | None):
-            raise Garbled("its finish_reason is not a text")
-        if self.content is None and not self.thinking and self.finish_reason in (None, "stop"):
-            raise Garbled("its content is null")
-        return self
-
-    def was_cut_thinking(self, thinking: str) -> bool:
-        """Return whether the limit cut it, and tokens went into this or unseen thinking."""
-        reported = _count(self.usage, "completion_tokens_details", "reasoning_tokens")
-        return self.finish_reason == "length" and bool(thinking or reported)
-
-    def usage_for(self, messages: Sequence[Message]) -> Usage:
-        """Return the tokens of the call; estimated if the server does not report them."""
-        if _count(self.usage, "prompt_tokens"):
-            return Usage(
-                input_tokens=_count(self.usage, "prompt_tokens"),
-                output_tokens=_count(self.usage, "completion_tokens"),
-                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens"),
-            )
-        return Usage(
-            input_tokens=estimate_prompt(messages),
-            output_tokens=estimate_tokens(self.thinking + (self.content or "")),
-        )
-
-
-def read_reply(completion: Any) -> ServerReply:
-    """Read a whole answer, or raise Garbled."""
-    reply = ServerReply()
-    reply.add(completion, "message")
-    return reply.check()
-
-
-async def read_stream(stream: AsyncStream[Any], show: Callable[[str], object]) -> ServerReply:
-    """Read a streamed answer, or raise Garbled.
-
-    `show` gets all the visible text so far, each time there is more.
-    """
-    reply = ServerReply()
-    visible, filtered = "", ThinkingFilter()
-    try:
-        async with stream:
-            async for chunk in stream:
-                if piece := reply.add(chunk, "delta"):
-                    visible += filtered.feed(piece)
-                    show(visible)
-    except APIConnectionError as error:  # the client retries none inside a stream
-        raise error.__cause__ or error from None
-    if reply.finish_reason is None:
-        raise Garbled("the stream broke off before its end")
-    return reply.check()
-
-
-def _thinking(message: Any) -> str:
-    # DeepSeek and llama-server write reasoning_content, newer vLLM and Ollama reasoning.
-    for name in ("reasoning_content", "reasoning"):
-        if isinstance(text := message.get(name), str):
-            return text
-    return ""
-
-
-def _count(usage: Any, *names: str) -> int:
-    """Return a number that a server reports somewhere in its usage; 0 if it does not."""
-    for name in names:
-        usage = usage.get(name) if isinstance(usage, dict) else None
-    return usage if isinstance(usage, int) and usage > 0 else 0
-
-
-def estimate_prompt(messages: Sequence[Message]) -> int:
-    """Estimate how many tokens messages have in a chat template.
-
-    Four mark a message (begin, role, line break, end), three more ask for the answer, as in
-    OpenAI's models and in ChatML. Templates that add a system prompt of their own cost more.
-    """
-    return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
 
 
 # Embeddings

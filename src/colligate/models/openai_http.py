@@ -1,4 +1,4 @@
-"""HTTP to OpenAI-compatible servers: one call, its failures, and the parameters a server accepts.
+"""HTTP to OpenAI-compatible servers: one call, and its failures.
 
 The `openai` client sends the requests, retries them (no connection, time-outs, 408, 409, 429, 5xx)
 and waits as `Retry-After` asks. Added here are a bound on the calls in flight, a deadline over all
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from json import JSONDecodeError
@@ -36,8 +36,7 @@ from colligate.errors import (
     ServerFailed,
     UnknownModel,
 )
-from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
-from colligate.models.structured import with_schema
+from colligate.models.base import OPENAI_URL, redact_url
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -433,128 +432,3 @@ def error_message(error: openai.APIStatusError) -> str:
 def is_context_error(error: openai.APIStatusError) -> bool:
     """Whether the server reports that the prompt is too long."""
     return error.code == "context_length_exceeded" or bool(_CONTEXT.search(error_message(error)))
-
-
-# Parameters
-#
-# "OpenAI-compatible" servers differ in the parameters they accept, which only a request shows: the
-# first refusal that names a parameter is remembered, and later calls are right at once.
-
-_OPTIONAL = ("temperature", "seed", "stream_options")
-_LIMITS = ("max_tokens", "max_completion_tokens")
-_NO_SUCH = re.compile(
-    r"unsupported|(not|n't) (be )?(support|permit|allow|accept|recogni[sz]ed)|unrecogni[sz]ed"
-    r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive",
-    re.IGNORECASE,
-)
-_SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGNORECASE)
-
-
-class Dialect:
-    """The parameters that one model at one endpoint accepts, learnt from what it refuses."""
-
-    def __init__(self, model: str, *, is_openai: bool) -> None:
-        self._model = model
-        # OpenAI's newer models refuse the old name; most other servers know only that.
-        self._limit = _LIMITS[1] if is_openai else _LIMITS[0]
-        self._limit_settled = False
-        self._dropped: set[str] = set()
-        self._warnings: list[str] = []
-        self.enforces_schemas = True  # until one is refused
-        self.thinking_room = 0
-
-    def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
-        """Return the body of a request, without parameters that were refused before."""
-        messages, schema = request.messages, request.schema
-        if schema is not None and not self.enforces_schemas:
-            messages = with_schema(messages, schema)
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
-            self._limit: request.max_tokens + self.thinking_room,
-        }
-        optional = {"temperature": request.temperature, "seed": request.seed, **extra}
-        body |= {
-            name: value
-            for name, value in optional.items()
-            if value is not None and name not in self._dropped
-        }
-        if schema is not None and self.enforces_schemas:
-            named = {"name": "answer", "schema": make_strict(schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body
-
-    def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; False when it is not about a parameter that can be left out."""
-        if is_context_error(error):
-            return False
-        message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
-        known = [name for name in sent if name in _OPTIONAL + _LIMITS]
-        if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            if self.enforces_schemas:  # else learnt meanwhile
-                self.enforces_schemas = False
-                self._warnings.append(
-                    f"{self._model} does not enforce a JSON schema; the prompt asks for the form"
-                )
-            return True
-        named = find_refused_parameter(error, known)
-        if named is None or not _NO_SUCH.search(message):
-            return False  # a value out of bounds too: the caller must learn of it
-        if named in _OPTIONAL:
-            if named not in self._dropped and named != "stream_options":
-                self._warnings.append(f"{self._model} does not take {named}; it was left out")
-            self._dropped.add(named)
-            return True
-        if named == self._limit and self._limit_settled:
-            return False
-        # The same meaning under another name: nothing to warn about.
-        self._limit = _LIMITS[1 - _LIMITS.index(named)]
-        self._limit_settled = True
-        return True
-
-    def give_room_to_think(self, tokens: int) -> None:
-        """Allow so many tokens in addition to those of the answer."""
-        if self.thinking_room < tokens:
-            self.thinking_room = tokens
-            self._warnings.append(
-                f"{self._model} spent all its tokens on thinking; it now has {tokens} more for that"
-            )
-
-    def take_warnings(self) -> tuple[str, ...]:
-        """Return the warnings that were not reported yet."""
-        warnings, self._warnings = tuple(self._warnings), []
-        return warnings
-
-
-def make_strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema for strict decoders: all properties required, no others allowed.
-
-    A value that satisfies it satisfies the given schema too.
-    """
-
-    def walk(node: Any) -> Any:
-        if isinstance(node, list):
-            return [walk(item) for item in node]
-        if not isinstance(node, Mapping):
-            return node
-        if "$ref" in node:
-            return {"$ref": node["$ref"]}  # strict decoders allow nothing next to it
-        strict = {key: walk(value) for key, value in node.items() if key != "default"}
-        properties = node.get("properties")
-        if node.get("type") == "object" and isinstance(properties, Mapping):
-            strict["properties"] = {name: walk(value) for name, value in properties.items()}
-            strict["required"] = list(properties)
-            strict["additionalProperties"] = False
-        return strict
-
-    result: dict[str, Any] = walk(schema)
-    return result
-
-
-def find_refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) -> str | None:
-    """Return the parameter of a refusal: the declared one, otherwise the first in its message."""
-    if error.param in sent:
-        return error.param
-    message = error_message(error)
-    places = {name: found.start() for name in sent if (found := re.search(rf"\b{name}\b", message))}
-    return min(places, key=places.__getitem__, default=None)
