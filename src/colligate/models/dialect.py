@@ -27,17 +27,26 @@ _SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGN
 
 
 class Dialect:
-    """The parameters that one model at one endpoint accepts, learnt from what it refuses."""
+    """The parameters that one model at one endpoint accepts, learnt from what it refuses.
 
-    def __init__(self, model: str, *, is_openai: bool) -> None:
+    `extra` are those that the user adds to every request: they are sent as they are, and an error
+    if they are refused.
+    """
+
+    def __init__(
+        self, model: str, *, is_openai: bool, extra: Mapping[str, Any] | None = None
+    ) -> None:
         self._model = model
+        self._extra = extra or {}
         # OpenAI's newer models refuse the old name; most other servers know only that.
         self._limit = _LIMITS[1] if is_openai else _LIMITS[0]
         self._limit_settled = False
         self._dropped: set[str] = set()
         self._warnings: list[str] = []
         self.enforces_schemas = True  # until one is refused
-        self.thinking_room = 0
+        thinking = self._extra.get("thinking")  # Anthropic's: its budget is a part of the limit
+        budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else 0
+        self.thinking_room = budget if isinstance(budget, int) else 0
 
     def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
         """Return the body of a request, without parameters that were refused before."""
@@ -58,14 +67,14 @@ class Dialect:
         if schema is not None and self.enforces_schemas:
             named = {"name": "answer", "schema": make_strict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body
+        return {**body, **self._extra}
 
     def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:
         """Learn from a refusal; False when it is not about a parameter that can be left out."""
         if is_context_error(error):
             return False
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
-        known = [name for name in sent if name in _OPTIONAL + _LIMITS]
+        known = [name for name in sent if name in _OPTIONAL + _LIMITS and name not in self._extra]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
             if self.enforces_schemas:  # else learnt meanwhile
                 self.enforces_schemas = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
@@ -46,6 +47,7 @@ class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
     `base_url` defaults to `OPENAI_BASE_URL`, otherwise to OpenAI's own, which requires a key.
+    `extra_body` is added to the body of every chat.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
     `Capability.LABELS` and `Capability.LIKELIHOOD` after `probe`, or a first use, has seen that
     the server returns log-probabilities. An adapter is another model of the same server.
@@ -59,8 +61,12 @@ class OpenAIChat:
         *,
         context_tokens: int | None = None,
         policy: Policy | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
+        self._extra = dict(extra_body or {})
+        # What is added changes the answers: it is a part of the key under which they are kept.
+        self.version = json.dumps(self._extra, sort_keys=True) if self._extra else ""
         self._endpoint = Endpoint(
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
@@ -71,7 +77,7 @@ class OpenAIChat:
     def _forget(self) -> None:
         """Begin without knowledge about the model of this name."""
         self.name = _name(self._model, self._endpoint)
-        self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai)
+        self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai, extra=self._extra)
         self._top = TopLogprobs(self._endpoint, self._dialect, self._model, self.name)
         self._flight = SingleFlight()
         self._scorer: PromptLogprobs | MissingCapability | None = None
@@ -194,7 +200,8 @@ class OpenAIChat:
                 "use a gguf: or hf: model, or vLLM",
             )
         try:
-            scorer = await PromptLogprobs.find(self._endpoint, self._model)
+            template = {k: v for k, v in self._extra.items() if k == "chat_template_kwargs"}
+            scorer = await PromptLogprobs.find(self._endpoint, self._model, template)
         except MissingCapability as missing:
             return missing
         self.context_tokens = self.context_tokens or scorer.tokenizer.window

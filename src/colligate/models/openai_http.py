@@ -77,6 +77,7 @@ class Policy:
     in_flight: int = 16
     slots: Slots = field(default_factory=Slots, repr=False)
     bare: bool = False  # send no headers from the environment, which may identify the user
+    key_variable: str = "OPENAI_API_KEY"  # where the key comes from, for errors
 
 
 class Attempts:
@@ -123,7 +124,6 @@ class Endpoint:
         api_key: str | None = None,
         *,
         policy: Policy | None = None,
-        key_variable: str = "OPENAI_API_KEY",
     ) -> None:
         whole = (base_url or OPENAI_URL).strip()
         self.url = redact_url(whole)
@@ -131,6 +131,7 @@ class Endpoint:
         self._base_url = parts._replace(query="", fragment="").geturl().rstrip("/")
         self._query = dict(parse_qsl(parts.query))
         self.policy = policy or Policy()
+        key_variable = self.policy.key_variable
         self._key = (api_key or "").strip()
         # A short value is a version or a flag, not a key.
         hidden = (parts.password or "", *(v for v in self._query.values() if len(v) >= 8))
