@@ -6,6 +6,7 @@ names a parameter is remembered, and later calls are right at once.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,13 +17,16 @@ from colligate.models.base import ChatRequest
 from colligate.models.openai_http import error_message, is_context_error
 from colligate.models.structured import with_schema
 
-_OPTIONAL = ("temperature", "seed", "stream_options")
+_ROOM_TO_THINK = 4096
+_OPTIONAL = ("temperature", "seed", "stream", "stream_options")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_SUCH = re.compile(
     r"unsupported|(not|n't) (be )?(support|permit|allow|accept|recogni[sz]ed)|unrecogni[sz]ed"
-    r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive",
+    r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive|may only be set",
     re.IGNORECASE,
 )
+# Of a reasoning model that thought up to the limit; others end with `finish_reason` "length".
+_ONLY_THOUGHT = re.compile(r"could not finish the message because max_tokens", re.IGNORECASE)
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGNORECASE)
 
 
@@ -43,7 +47,7 @@ class Dialect:
         self._limit_settled = False
         self._dropped: set[str] = set()
         self._warnings: list[str] = []
-        self.enforces_schemas = True  # until one is refused
+        self.enforces_schemas = True  # until one is refused or ignored
         thinking = self._extra.get("thinking")  # Anthropic's: its budget is a part of the limit
         budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else 0
         self.thinking_room = budget if isinstance(budget, int) else 0
@@ -74,19 +78,19 @@ class Dialect:
         if is_context_error(error):
             return False
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
+        if _ONLY_THOUGHT.search(message):
+            had_room = sent.get(self._limit, 0) > self.thinking_room > 0
+            self.give_room_to_think()
+            return not had_room
         known = [name for name in sent if name in _OPTIONAL + _LIMITS and name not in self._extra]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            if self.enforces_schemas:  # else learnt meanwhile
-                self.enforces_schemas = False
-                self._warnings.append(
-                    f"{self._model} does not enforce a JSON schema; the prompt asks for the form"
-                )
+            self._enforce_no_more()
             return True
         named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
             return False  # a value out of bounds too: the caller must learn of it
         if named in _OPTIONAL:
-            if named not in self._dropped and named != "stream_options":
+            if named not in self._dropped and not named.startswith("stream"):
                 self._warnings.append(f"{self._model} does not take {named}; it was left out")
             self._dropped.add(named)
             return True
@@ -97,12 +101,33 @@ class Dialect:
         self._limit_settled = True
         return True
 
-    def give_room_to_think(self, tokens: int) -> None:
-        """Allow so many tokens in addition to those of the answer."""
-        if self.thinking_room < tokens:
-            self.thinking_room = tokens
+    def notice(self, answer: str, schema: Mapping[str, Any]) -> None:
+        """Learn from a whole answer to an enforced schema whether the server ignores schemas.
+
+        It does if the answer is no JSON, or has none of the schema's names.
+        """
+        try:
+            value = json.loads(answer)
+        except (ValueError, RecursionError):
+            return self._enforce_no_more()
+        names = set(schema.get("properties", ()))
+        if names and not (isinstance(value, dict) and names & value.keys()):
+            self._enforce_no_more()
+
+    def _enforce_no_more(self) -> None:
+        if self.enforces_schemas:  # else learnt meanwhile
+            self.enforces_schemas = False
             self._warnings.append(
-                f"{self._model} spent all its tokens on thinking; it now has {tokens} more for that"
+                f"{self._model} does not enforce a JSON schema; the prompt asks for the form"
+            )
+
+    def give_room_to_think(self) -> None:
+        """Allow more tokens than those of the answer."""
+        if self.thinking_room < _ROOM_TO_THINK:
+            self.thinking_room = _ROOM_TO_THINK
+            self._warnings.append(
+                f"{self._model} spent all its tokens on thinking; "
+                f"it now has {_ROOM_TO_THINK} more for that"
             )
 
     def take_warnings(self) -> tuple[str, ...]:
@@ -140,6 +165,6 @@ def find_refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) ->
     """Return the parameter of a refusal: the declared one, otherwise the first in its message."""
     if error.param in sent:
         return error.param
-    message = error_message(error)
+    message = error_message(error).lower()
     places = {name: found.start() for name in sent if (found := re.search(rf"\b{name}\b", message))}
     return min(places, key=places.__getitem__, default=None)

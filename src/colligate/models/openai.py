@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import AsyncStream
+from openai import AsyncOpenAI, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -35,10 +35,9 @@ from colligate.models.dialect import Dialect
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
 from colligate.models.openai_http import Endpoint, Garbled, Policy
-from colligate.models.replies import estimate_prompt, read_reply, read_stream
+from colligate.models.replies import ServerReply, estimate_prompt, read_reply, read_stream
 from colligate.models.thinking import split_thinking
 
-_ROOM_TO_THINK = 4096
 _BATCH = 64  # texts of a request for vectors
 _BATCH_TOKENS = 16_000
 
@@ -105,7 +104,7 @@ class OpenAIChat:
         it already has.
         """
         display = _Display(on_token) if on_token else None
-        options = {"stream_options": {"include_usage": True}} if display else {}
+        options = {"stream": True, "stream_options": {"include_usage": True}} if display else {}
 
         spent = Usage()  # on answers that were not used
         async with self._endpoint.call(self._model) as client:
@@ -115,18 +114,7 @@ class OpenAIChat:
                 ):
                     with attempt as body:
                         room = self._dialect.thinking_room  # other calls may add to it meanwhile
-                        if display is None:
-                            answer = await client.post(_CHAT, body=body, cast_to=object)
-                            reply = read_reply(answer)
-                        else:
-                            stream = await client.post(
-                                _CHAT,
-                                body={**body, "stream": True},
-                                cast_to=object,
-                                stream=True,
-                                stream_cls=AsyncStream[Any],
-                            )
-                            reply = await read_stream(stream, display.show)
+                        reply = await self._ask(client, body, display)
                 text, thinking = reply.content or "", ""
                 # JSON's text may have marks of thinking.
                 if request.schema is None or not text.lstrip().startswith("{"):
@@ -135,18 +123,35 @@ class OpenAIChat:
                 if room or text.strip() or not reply.was_cut_thinking(thinking):
                     break
                 spent += reply.usage_for(request.messages)
-                self._dialect.give_room_to_think(_ROOM_TO_THINK)
+                self._dialect.give_room_to_think()
+        finish_reason = reply.finish_reason or "stop"
+        enforced = "response_format" in body and finish_reason == "stop" and not reply.refused
+        if request.schema is not None and enforced:
+            self._dialect.notice(text, request.schema)
         warnings = self._dialect.take_warnings()
+        if finish_reason == "content_filter":
+            warnings += (f"the content filter of {self._endpoint.url} stopped an answer",)
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
         return Completion(
             text=text,
             usage=spent + reply.usage_for(request.messages),
             model=self.name,
-            finish_reason=reply.finish_reason or "stop",
+            finish_reason=finish_reason,
             thinking=thinking,
             warnings=warnings,
         )
+
+    async def _ask(
+        self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None
+    ) -> ServerReply:
+        """Ask once, for a whole answer unless the body asks for a stream."""
+        if display is None or "stream" not in body:
+            return read_reply(await client.post(_CHAT, body=body, cast_to=object))
+        stream = await client.post(
+            _CHAT, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[Any]
+        )
+        return await read_stream(stream, display.show)
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""

@@ -62,6 +62,13 @@ UNUSABLE = (
 )
 """An answer arrives and cannot be read; asking again may help."""
 
+REFUSALS = (
+    openai.BadRequestError,
+    openai.UnprocessableEntityError,
+    openai.PermissionDeniedError,  # of log-probabilities
+)
+"""A refusal that may name what to leave out."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -104,7 +111,7 @@ class Attempts:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._answered = error is None
-        if isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+        if isinstance(error, REFUSALS):
             return self._learn is not None and self._learn(error, self._sent)
         # The client itself has retried these.
         if isinstance(error, (openai.APIConnectionError, openai.APIStatusError)):
@@ -208,7 +215,7 @@ class Endpoint:
         if not (error.code == "model_not_found" or error.status_code == 404):
             return self._failures.with_status(error)
         served: dict[str, Any] = {}
-        if model:
+        if model and error.code != "DeploymentNotFound":  # Azure lists models, not deployments
             with contextlib.suppress(openai.OpenAIError, *UNUSABLE):
                 served = await _list_models(here.client.with_options(max_retries=0))
         return self._failures.not_found(error, model, served)
@@ -309,10 +316,15 @@ class _Connections:
 
 
 async def _prevent_useless_retries(response: httpx.Response) -> None:
-    """Tell the client not to retry a spent quota, a prompt that is too long, or 501."""
+    """Tell the client not to retry a spent quota, a prompt that is too long, or 501.
+
+    Google says in the body when to retry.
+    """
     if response.status_code != 429 and response.status_code < 500:
         return
     body = (await response.aread()).decode("utf-8", "replace")
+    if found := _RETRY_DELAY.search(body):
+        response.headers.setdefault("Retry-After", found[1])
     useless = "insufficient_quota" if response.status_code == 429 else _CONTEXT
     if response.status_code == 501 or re.search(useless, body):
         response.headers["x-should-retry"] = "false"
@@ -332,10 +344,12 @@ async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
 
 # Whatever its status: the prompt is too long. Servers word it differently.
 _CONTEXT = re.compile(
-    r"context[ _](length|window|size)|maximum context|prompt is too long|too many tokens"
-    r"|maximum (input|sequence|model) length|reduce the length",
+    r"context[ _](length|window|size|limit)|maximum context|(prompt|input) is too long"
+    r"|too many tokens|maximum (input|sequence|model|prompt) length|maximum number of tokens"
+    r"|reduce the length",
     re.IGNORECASE,
 )
+_RETRY_DELAY = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
 _SECRETS = re.compile(r"\b(sk|pk|key|hf)[-_][\w*.\-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
 
 
@@ -372,18 +386,20 @@ class Failures:
         status, message = error.status_code, self.scrub(error_message(error))
         attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
         after = f"HTTP {status} after {attempts} attempts: {message}"
-        if status in (401, 403):
+        if status in (401, 403) or "API_KEY_INVALID" in str(error.body):  # as Google says it
             what, verb = ("refuses the key", "check") if self.key else ("wants a key", "set")
             return NotAuthorised(f"{self.url} {what}", message, f"{verb} {self.key_variable}")
         if target := error.response.headers.get("Location"):
             why, hint = self.scrub(target), "name that address if you trust it"
             return RequestRefused(f"{self.url} redirects to another address", why, hint)
+        if status == 402 or "insufficient_quota" in (error.code, error.type):
+            return RateLimited(f"no quota left at {self.url}", message, "add credit")
         if status == 429:
-            if "insufficient_quota" in (error.code, error.type):
-                return RateLimited(f"no quota left at {self.url}", message, "add credit")
             return RateLimited(f"{self.url} accepts no more calls for now", after, "wait a little")
         if is_context_error(error):
             return self._too_long(message)
+        if error.code in ("content_filter", "content_policy_violation"):
+            return ModelError(f"the content filter of {self.url} refuses the prompt", message)
         if status >= 500:
             return ServerFailed(f"{self.url} failed", after, "try again later")
         return RequestRefused(f"{self.url} refuses the request", f"HTTP {status}: {message}")
@@ -393,7 +409,8 @@ class Failures:
     ) -> ColligateError:
         """Return the typed error for an unknown model or address, given what the server lists."""
         message = self.scrub(error_message(error))
-        about_model = error.code == "model_not_found" or "model" in message.lower()
+        known = {"model_not_found", "DeploymentNotFound"}
+        about_model = error.code in known or "model" in message.lower()
         if model in served or not (served or about_model):
             return RequestRefused(
                 f"{self.url} does not know the address asked",
@@ -422,6 +439,8 @@ class Failures:
 def error_message(error: openai.APIStatusError) -> str:
     """Return the server's message, from the several forms that servers send."""
     body = error.body
+    if isinstance(body, list) and body:  # as Google sends it
+        body = body[0]
     if isinstance(body, dict):
         inner = body.get("error", body)
         if isinstance(inner, dict):

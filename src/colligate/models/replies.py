@@ -20,12 +20,13 @@ from colligate.models.thinking import ThinkingFilter
 
 @dataclass
 class ServerReply:
-    """What the server sent; `usage` is its JSON, if any."""
+    """What the server sent; `usage` is its JSON, if any. `refused`: the model declined."""
 
     content: str | None = None
     thinking: str = ""
     finish_reason: str | None = None
     usage: Any = None
+    refused: bool = False
 
     def add(self, part: Any, key: str) -> str:
         """Take a whole answer ("message") or a piece of a stream ("delta"); return its text."""
@@ -37,6 +38,7 @@ class ServerReply:
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
             said = choice[key] if key == "message" else choice.get(key) or {}
             piece = said.get("content")
+            self.refused |= bool(said.get("refusal"))
             piece = piece or said.get("refusal") or piece
             self.thinking += _thinking(said)
         except (AttributeError, LookupError, TypeError):
@@ -58,15 +60,23 @@ class ServerReply:
     def was_cut_thinking(self, thinking: str) -> bool:
         """Return whether the limit cut it, and tokens went into this or unseen thinking."""
         reported = _count(self.usage, "completion_tokens_details", "reasoning_tokens")
-        return self.finish_reason == "length" and bool(thinking or reported)
+        unseen = reported or self._output_tokens > _count(self.usage, "completion_tokens")
+        return self.finish_reason == "length" and bool(thinking or unseen)
+
+    @property
+    def _output_tokens(self) -> int:
+        """Return the tokens written; Google counts thinking in the total alone."""
+        rest = _count(self.usage, "total_tokens") - _count(self.usage, "prompt_tokens")
+        return max(_count(self.usage, "completion_tokens"), rest)
 
     def usage_for(self, messages: Sequence[Message]) -> Usage:
         """Return the tokens of the call; estimated if the server does not report them."""
         if _count(self.usage, "prompt_tokens"):
             return Usage(
                 input_tokens=_count(self.usage, "prompt_tokens"),
-                output_tokens=_count(self.usage, "completion_tokens"),
-                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens"),
+                output_tokens=self._output_tokens,
+                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens")
+                or _count(self.usage, "prompt_cache_hit_tokens"),  # DeepSeek
             )
         return Usage(
             input_tokens=estimate_prompt(messages),
