@@ -27,6 +27,8 @@ _NO_SUCH = re.compile(
 )
 # Of a reasoning model that thought up to the limit; others end with `finish_reason` "length".
 _ONLY_THOUGHT = re.compile(r"could not finish the message because max_tokens", re.IGNORECASE)
+_SHORT = 300  # characters of a message; a longer one may repeat the prompt
+_OTHER_API = re.compile(r"v1/responses|not a chat model|OperationNotSupported", re.IGNORECASE)
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGNORECASE)
 
 
@@ -48,6 +50,7 @@ class Dialect:
         self._dropped: set[str] = set()
         self._warnings: list[str] = []
         self.enforces_schemas = True  # until one is refused or ignored
+        self.needs_responses = False  # whether only /responses serves the model
         thinking = self._extra.get("thinking")  # Anthropic's: its budget is a part of the limit
         budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else 0
         self.thinking_room = budget if isinstance(budget, int) else 0
@@ -78,6 +81,9 @@ class Dialect:
         if is_context_error(error):
             return False
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
+        if _OTHER_API.search(message[:_SHORT]):
+            known_before, self.needs_responses = self.needs_responses, True
+            return not known_before
         if _ONLY_THOUGHT.search(message):
             had_room = sent.get(self._limit, 0) > self.thinking_room > 0
             self.give_room_to_think()

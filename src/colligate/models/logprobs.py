@@ -297,7 +297,10 @@ class TopLogprobs:
                 return True
             if named is not None:
                 raise missing
-            return self._dialect.learn(error, sent)
+            learnt = self._dialect.learn(error, sent)
+            if self._dialect.needs_responses:
+                raise missing
+            return learnt
 
         def read(answer: Any) -> list[tuple[str, float]]:
             found = read_first_token(answer)

@@ -35,7 +35,14 @@ from colligate.models.dialect import Dialect
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
 from colligate.models.openai_http import Endpoint, Garbled, Policy
-from colligate.models.replies import ServerReply, estimate_prompt, read_reply, read_stream
+from colligate.models.replies import (
+    ServerReply,
+    estimate_prompt,
+    read_reply,
+    read_stream,
+    take_chunk,
+)
+from colligate.models.responses import RESPONSES, read_response, take_event, to_responses
 from colligate.models.thinking import split_thinking
 
 _BATCH = 64  # texts of a request for vectors
@@ -46,7 +53,8 @@ class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
     `base_url` defaults to `OPENAI_BASE_URL`, otherwise to OpenAI's own, which requires a key.
-    `extra_body` is added to the body of every chat.
+    `extra_body` is added to the body of every chat. A model that the server refuses at
+    `/chat/completions` is asked at `/responses`.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
     `Capability.LABELS` and `Capability.LIKELIHOOD` after `probe`, or a first use, has seen that
     the server returns log-probabilities. An adapter is another model of the same server.
@@ -146,12 +154,16 @@ class OpenAIChat:
         self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None
     ) -> ServerReply:
         """Ask once, for a whole answer unless the body asks for a stream."""
+        path, other = _CHAT, self._dialect.needs_responses
+        if other:
+            path, body = RESPONSES, to_responses(body)
         if display is None or "stream" not in body:
-            return read_reply(await client.post(_CHAT, body=body, cast_to=object))
+            whole = await client.post(path, body=body, cast_to=object)
+            return read_response(whole) if other else read_reply(whole)
         stream = await client.post(
-            _CHAT, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[Any]
+            path, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[Any]
         )
-        return await read_stream(stream, display.show)
+        return await read_stream(stream, display.show, take_event if other else take_chunk)
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""

@@ -66,6 +66,7 @@ REFUSALS = (
     openai.BadRequestError,
     openai.UnprocessableEntityError,
     openai.PermissionDeniedError,  # of log-probabilities
+    openai.NotFoundError,  # of a model that only another address serves
 )
 """A refusal that may name what to leave out."""
 

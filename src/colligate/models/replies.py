@@ -91,7 +91,16 @@ def read_reply(completion: Any) -> ServerReply:
     return reply.check()
 
 
-async def read_stream(stream: AsyncStream[Any], show: Callable[[str], object]) -> ServerReply:
+def take_chunk(reply: ServerReply, chunk: Any) -> str:
+    """Take a piece of a stream; return its text."""
+    return reply.add(chunk, "delta")
+
+
+async def read_stream(
+    stream: AsyncStream[Any],
+    show: Callable[[str], object],
+    take: Callable[[ServerReply, Any], str] = take_chunk,
+) -> ServerReply:
     """Read a streamed answer, or raise Garbled.
 
     `show` gets all the visible text so far, each time there is more.
@@ -101,7 +110,7 @@ async def read_stream(stream: AsyncStream[Any], show: Callable[[str], object]) -
     try:
         async with stream:
             async for chunk in stream:
-                if piece := reply.add(chunk, "delta"):
+                if piece := take(reply, chunk):
                     visible += filtered.feed(piece)
                     show(visible)
     except APIConnectionError as error:  # the client retries none inside a stream
