@@ -230,10 +230,12 @@ def test_what_fails_outside_is_status_1_and_one_line(
         assert says in fault(done)
     openai_server.key = "right"
     colligate.environment["OPENAI_API_KEY"] = "sk-wrong-and-secret"
-    done = ask(folder)
-    assert done.returncode == 1
-    assert "key" in fault(done)
-    assert "sk-wrong-and-secret" not in done.stderr
+    # The carried reranker has worked before it, and costs nothing.
+    for reranker in ("none", "minilm"):
+        done = ask(folder, "--reranker", reranker, "--strategy", "retrieve-read")
+        assert done.returncode == 1
+        assert "key" in fault(done)
+        assert "sk-wrong-and-secret" not in done.stderr
     openai_server.key = None
     openai_server.hold()
     done = ask(folder, "--timeout", "2")

@@ -109,7 +109,7 @@ class Searching:
             with self.tokens.reserve_reading(once=True), self.meter.step(name):
                 hits = await self.retriever.retrieve(query, within, k=k, documents=documents)
         except (BudgetExceeded, ModelError) as error:
-            free = isinstance(error, ModelError) and not self.meter.calls
+            free = isinstance(error, ModelError) and not self.meter.paid
             if isinstance(error, MissingCapability) or free:
                 raise
             self.warn(f"{name} found nothing, the passages are of the search alone: {error.what}")
@@ -149,7 +149,7 @@ class Searching:
         try:
             hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
         except ModelError as error:
-            if isinstance(error, MissingCapability) or not self.meter.calls:
+            if isinstance(error, MissingCapability) or not self.meter.paid:
                 raise
             self.warn(f"the search goes by words alone: {error.what}")
             mode = SearchMode.SPARSE
@@ -244,7 +244,7 @@ class Searching:
         Raises:
             ModelError: the error, if no call was paid for yet.
         """
-        if isinstance(error, MissingCapability) or not self.meter.calls:
+        if isinstance(error, MissingCapability) or not self.meter.paid:
             raise error
         self.warn(f"the passages stay in the order of the search: {error.what}")
 

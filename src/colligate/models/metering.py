@@ -198,6 +198,11 @@ class Meter:
         """Record likelihoods, labels, attention or rerankings, `passes` of them."""
         return self.record(Call(str(role), model, "scoring", usage, seconds, None, passes, cached))
 
+    @property
+    def paid(self) -> int:
+        """How many calls took tokens; the carried reranker takes none."""
+        return sum(call.usage != _NOTHING for call in self.calls)
+
     def retrieval(self, seconds: float = 0.0) -> None:
         """Record a search that has just ended."""
         self.retrieval_rounds += 1

@@ -158,7 +158,7 @@ class QuotingReader:
         problem = "no passage is left to read"
         short = ""
         if shown:
-            paid = len(run.meter.calls)
+            paid = run.meter.paid
             messages = self.messages(question, shown, task)
             passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
             try:
@@ -166,7 +166,7 @@ class QuotingReader:
                 first = await draft.ask(messages, wanted.reply, max_tokens=wanted.tokens)
                 reply, cited = await _cite(draft, first, messages, wanted)
             except (BudgetExceeded, ModelError) as error:
-                if len(run.meter.calls) == paid == 0 and not task.known:
+                if run.meter.paid == paid == 0 and not task.known:
                     raise
                 problem = error.what
             else:

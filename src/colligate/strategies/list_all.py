@@ -211,7 +211,7 @@ class ListAll:
             for said in await map_concurrent(parts, follow, self.concurrency):
                 named += said
         if problem is not None:
-            if not (named or run.meter.calls):
+            if not (named or run.meter.paid):
                 raise problem
             run.warn(f"a part is not listed: {problem}")
         return named, unread

@@ -139,7 +139,7 @@ class LongRefiner:
             scope = await self._analyse_query(question, articles, scorer)
             titles = await self._choose_titles(question, articles, chooser)
         except (BudgetExceeded, ModelError) as error:
-            if isinstance(error, MissingCapability) or not run.meter.calls:
+            if isinstance(error, MissingCapability) or not run.meter.paid:
                 raise
             run.warn(f"parts are kept by the scores of their text alone: {error.what}")
         leaves = await score_leaves(question, articles, run, self.scored_by, self.mode)
