@@ -116,7 +116,7 @@ class Auto:
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others
         tokens: estimated tokens that a reader reads first, if it reads passages together; it reads
-            twice as many inside the best documents, and three times as many of all documents
+            twice as many inside the best documents, and four times as many of all documents
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
         kind: what tells the kind of a question: head, a small model in the package (of questions
@@ -179,11 +179,11 @@ class Auto:
         """
         small = run.reads_alone
         steps = "decompose" if small else "dualrag"
-        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 3 * self.tokens
+        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 4 * self.tokens
         order = {
             QuestionKind.FACT: ["read"] if small else ["read", "read inside"],
             QuestionKind.STEPS: [steps, "read"] if small else ["read", "read inside", steps],
-            QuestionKind.EACH: [*["read each"][:fit], "per-document", "read"],
+            QuestionKind.EACH: ["read each"] if fit else ["per-document", "read"],
             QuestionKind.OVERVIEW: ["read", "longrefiner"],
             QuestionKind.LIST: ["list-all", "read"],
             QuestionKind.COLLECTION: ["collection"],
@@ -224,10 +224,14 @@ class Auto:
             run.emit(Escalated(why, step))
         try:
             if step in ("read inside", "read each"):
-                shown = await (self._read_inside if step == "read inside" else self._read_each)(
-                    found, run
-                )
+                each = step == "read each"
+                choose = self._read_each if each else self._read_inside
+                shown = await choose(found, run)
                 answer = await run.read(found.question, shown, form=self.form)
+                if each and answer.queries and not answer.found:
+                    more = await self._look_up(answer.queries, run)
+                    shown = _show_once([*more, *(one.passage for one in shown)])
+                    answer = await run.read(found.question, shown, form=self.form)
                 found = replace(found, done=(*found.done, f"{_STEPS[step][1]}: {why}"))
             elif step in ("read", "read on"):
                 overview = kind is QuestionKind.OVERVIEW
@@ -294,10 +298,7 @@ class Auto:
         A clause seldom names its contract: beside those of other contracts a search misses it.
         Documents that are short are read whole, of others what a search in them finds.
         """
-        queries = found.best.queries if found.best else ()
-        asked = [await run.search(each, k=self.k, mode=self.mode) for each in queries]
-        looked_up = [hit.passage for hit in join_rankings(asked)] if asked else []
-        parts = keep_first(looked_up, self.tokens)
+        parts = await self._look_up(found.best.queries if found.best else (), run)
         left = 2 * self.tokens - sum(estimate_tokens(each.text) for each in parts)
         among = [info.id for info in found.infos]
         best = await rank_documents(found.question, run, _INSIDE, self.mode, among)
@@ -315,17 +316,24 @@ class Auto:
             kept = keep_first(passages, most)
             left -= sum(estimate_tokens(each.text) for each in kept)
             parts += kept
-        once = dict(zip((each.span for each in parts), parts, strict=True))
-        return [Shown(each, reason="looked up or of a best document") for each in once.values()]
+        return _show_once(parts)
+
+    async def _look_up(self, queries: Sequence[str], run: Run) -> list[Passage]:
+        """Return the best passages for what a reader would search for."""
+        asked = [await run.search(each, k=self.k, mode=self.mode) for each in queries]
+        hits = join_rankings(asked) if asked else []
+        return keep_first([hit.passage for hit in hits], self.tokens)
 
     async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
-        """Return the best passages of every document, to be read at once."""
-        most, shown = 3 * self.tokens // len(found.infos), list[Shown]()
+        """Return the first and the best passages of every document, to be read at once."""
+        most, parts = 4 * self.tokens // len(found.infos), list[Passage]()
         for info in found.infos:
             hits = await run.search(found.question, k=self.k, mode=self.mode, documents=[info.id])
-            kept = keep_first([hit.passage for hit in hits], most)
-            shown += [Shown(each, reason="of the best of its document") for each in kept]
-        return shown
+            document = await run.document(info.id)
+            spans = await asyncio.to_thread(Structural(), document)
+            first = [document.passage(span) for span in spans[:1]]  # it says what it is
+            parts += keep_first([*first, *(hit.passage for hit in hits)], most)
+        return _show_once(parts)
 
     async def _make(self, step: str, found: _Found, run: Run) -> Strategy:
         """Return the strategy of a step; many documents are read one by one only with consent."""
@@ -399,6 +407,11 @@ def keep_first(passages: Sequence[Passage], most: int) -> list[Passage]:
     """Return the first passages, as many as have so many estimated tokens together."""
     sizes = accumulate(estimate_tokens(each.text) for each in passages)
     return [each for each, size in zip(passages, sizes, strict=True) if size <= most]
+
+
+def _show_once(passages: Sequence[Passage]) -> list[Shown]:
+    once = dict(zip((each.span for each in passages), passages, strict=True))
+    return [Shown(each, reason="looked up, or of a best document") for each in once.values()]
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
