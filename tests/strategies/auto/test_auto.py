@@ -213,7 +213,8 @@ async def test_few_short_documents_are_read_whole_without_a_kind(make_run):
 
 
 async def test_many_documents_are_read_only_with_consent(ask_auto):
-    _, run, _ = await ask_auto("Which year is each film from?", "each", pointwise=True, most_documents=2)
+    options = {"pointwise": True, "most_documents": 2}
+    _, run, _ = await ask_auto("Which year is each film from?", "each", **options)
     assert any("of 3: --yes reads all" in warning for warning in run.warnings)
 
     asked = []
@@ -222,8 +223,7 @@ async def test_many_documents_are_read_only_with_consent(ask_auto):
         asked.append(estimate)
         return True
 
-    options = {"pointwise": True, "most_documents": 2, "consent": consent}
-    _, run, _ = await ask_auto("Which year?", "each", **options)
+    _, run, _ = await ask_auto("Which year?", "each", consent=consent, **options)
     assert asked[0].startswith("reading 3 documents one by one takes about 5 model calls")
     assert not any("--yes" in warning for warning in run.warnings)
 
