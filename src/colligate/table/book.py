@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from colligate.errors import ColligateError
 from colligate.library.sources import DocumentInfo
 from colligate.private import make_private_file
 from colligate.table.columns import Column, Layout
-from colligate.table.values import Plain
+from colligate.table.values import Plain, normalise
 
 _LIKELY = 0.5  # probability below which a value is doubtful
 
@@ -102,6 +102,15 @@ def read_cell(given: Mapping[str, Any]) -> Cell:
     return Cell(values, reason, given["why"], given["corrected"])
 
 
+def correct_cell(cell: Cell, column: Column, text: str | None, language: str) -> Cell:
+    """Return a cell as a person wants it: as it is for None, with a text, or without if empty."""
+    if text is None:
+        return replace(cell, corrected=True)
+    if not text:
+        return Cell(reason=Reason.MISSING, corrected=True)
+    return Cell((CellValue(text, *normalise(text, column, language)),), corrected=True)
+
+
 @dataclass(frozen=True)
 class Row:
     """The cells of a document, or of a record in it with a name, by the name of their column."""
@@ -133,7 +142,7 @@ class Book:
         self._path = path
         if path is None:
             return
-        self._lock = FileLock(f"{path}.lock", timeout=0, mode=0o600)
+        self._lock = FileLock(f"{path}.lock", timeout=0, mode=0o600, thread_local=False)
         try:
             self._lock.acquire()
             make_private_file(path)
@@ -157,6 +166,10 @@ class Book:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another run open the file."""
         if self._path is not None:
             self._lock.release()
 
@@ -171,6 +184,7 @@ class Book:
         lines = [
             {
                 "key": _key(document, layout, column),
+                "id": document.id,  # by which the line is found when the document is removed
                 "document": document.title,
                 "column": column.name,
                 "cells": [[name, asdict(cell)] for name, cell in cells],
@@ -180,9 +194,9 @@ class Book:
         for line in lines:
             self._add(line)
         if self._path is not None:
-            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            text = "".join(json.dumps(line) + "\n" for line in lines)
             with self._path.open("ab") as file:
-                file.write(text.encode(errors="replace"))
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
 

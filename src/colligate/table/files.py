@@ -14,10 +14,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from colligate.errors import UsageError
 from colligate.export import describe_place, escape_markdown, require_writable, write_file
 from colligate.models.metering import UsageReport
-from colligate.table.book import Cell, CellValue, Row
+from colligate.table.book import Cell, CellValue, Row, read_cell
 from colligate.table.columns import Column, Layout
 
 
@@ -41,6 +43,7 @@ class Table:
         """Return the object that `table --json` prints."""
         return {
             "columns": [asdict(each) for each in self.layout.columns],
+            "row": self.layout.rows,
             "rows": [asdict(row) for row in self.rows],
             "usage": self.usage.to_json(),
             "warnings": list(self.warnings),
@@ -61,12 +64,22 @@ def choose_table_format(path: Path) -> Callable[[Table], bytes]:
     Raises:
         UsageError: no format has this ending, or the file cannot be written in its folder.
     """
-    render = _FORMATS.get(path.suffix.lower())
-    if render is None:
-        hint = f"give a name that ends in {', '.join(_FORMATS)}"
+    found = TABLE_FORMATS.get(path.suffix.lower())
+    if found is None:
+        hint = f"give a name that ends in {', '.join(TABLE_FORMATS)}"
         raise UsageError(f"no table is written as {path.name}", "no format has its ending", hint)
     require_writable(path)
-    return render
+    return found[1]
+
+
+def read_table(given: Mapping[str, Any]) -> Table:
+    """Return a table that `to_json` wrote, without what it cost."""
+    layout = {"columns": given["columns"], "rows": given["row"]}
+    rows = [
+        Row(**{**row, "cells": {name: read_cell(cell) for name, cell in row["cells"].items()}})
+        for row in given["rows"]
+    ]
+    return Table(TypeAdapter(Layout).validate_python(layout), tuple(rows))
 
 
 def _show(cell: Cell) -> str:
@@ -273,9 +286,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(' '.join(each.split()) for each in cells)} |"
 
 
-_FORMATS: Mapping[str, Callable[[Table], bytes]] = {
-    ".xlsx": _render_xlsx,
-    ".csv": _render_csv,
-    ".json": _render_json,
-    ".md": _render_markdown,
+_WORKBOOK = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+TABLE_FORMATS: Mapping[str, tuple[str, Callable[[Table], bytes]]] = {
+    ".xlsx": (_WORKBOOK, _render_xlsx),
+    ".csv": ("text/csv", _render_csv),
+    ".json": ("application/json", _render_json),
+    ".md": ("text/markdown", _render_markdown),
 }
+"""The media type of each ending, and what makes the bytes of such a file."""
