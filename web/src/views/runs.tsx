@@ -50,7 +50,7 @@ export function RunsView() {
             <Few all={shown.filter((run) => day(run.began) === each)} most={50}>
               {(run) => (
                 <li key={run.id} class={outcome(run)}>
-                  <a href={link("run", [run.id])}>
+                  <a href={link(run.strategy === "table" ? "table" : "run", [run.id])}>
                     <span class="asked">{run.question}</span>
                     <span class="facts">
                       <span class="state">
