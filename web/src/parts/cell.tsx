@@ -113,7 +113,9 @@ function Value({ value: { written, value, unit, citation, probability } }: { val
       {citation && (
         <>
           <q>{citation.quote}</q>
-          <small>{[place(citation), checked, likely].filter(Boolean).join(" · ")}</small>
+          <small>
+            {[place({ ...citation, meaning: null }), checked, likely].filter(Boolean).join(" · ")}
+          </small>
         </>
       )}
     </div>
