@@ -109,7 +109,7 @@ def test_the_same_command_fills_only_what_is_new(filling, tmp_path):
     filling.asked.clear()
     (filling.folder / "carla.md").write_text("# Lease of Carla\n\nThe rent is EUR 9,000 a year.\n")
     said = filling("--dry-run", "-o", out)
-    assert re.match(r"1 documents, about 2 calls and \d+ tokens", said.stdout)
+    assert re.match(r"1 documents, about 2 calls and 2,\d+ tokens", said.stdout)
     # The file beside it has the columns and the folder.
     done = filling.colligate.here(
         "table", out.with_suffix(".toml"), "--model", f"openai:reader@{filling.server.url}",

@@ -8,7 +8,6 @@ from typing import Any
 
 from colligate.concurrency import in_thread
 from colligate.library.store import CELLS_FILE
-from colligate.private import make_private_folder
 from colligate.server.errors import NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.shapes import Correction, EstimateShape, TableRequest, describe_row
@@ -27,9 +26,8 @@ class Tables:
         """Return the book of a library."""
         async with self._opening:
             if library not in self._books:
-                folder = self._libraries.folder(library)
-                await in_thread(make_private_folder, folder)
-                self._books[library] = await in_thread(Book, folder / CELLS_FILE)
+                path = self._libraries.folder(library) / CELLS_FILE
+                self._books[library] = await in_thread(Book, path)
             return self._books[library]
 
     def close(self, library: str | None = None) -> None:

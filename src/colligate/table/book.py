@@ -19,9 +19,9 @@ from filelock import FileLock, Timeout
 
 from colligate.core.answer import Verdict
 from colligate.documents import Document
-from colligate.errors import ColligateError
+from colligate.errors import ColligateError, LibraryLocked
 from colligate.library.sources import DocumentInfo
-from colligate.private import make_private_file
+from colligate.private import make_private_file, make_private_folder
 from colligate.table.columns import Column, Layout
 from colligate.table.values import Plain, normalise
 
@@ -106,7 +106,7 @@ def correct_cell(cell: Cell, column: Column, text: str | None, language: str) ->
     """Return a cell as a person wants it: as it is for None, with a text, or without if empty."""
     if text is None:
         return replace(cell, corrected=True)
-    if not text:
+    if not (text := text.strip()):
         return Cell(reason=Reason.MISSING, corrected=True)
     return Cell((CellValue(text, *normalise(text, column, language)),), corrected=True)
 
@@ -144,6 +144,7 @@ class Book:
             return
         self._lock = FileLock(f"{path}.lock", timeout=0, mode=0o600, thread_local=False)
         try:
+            make_private_folder(path.parent)
             self._lock.acquire()
             make_private_file(path)
             content = path.read_bytes()
@@ -153,14 +154,14 @@ class Book:
             for line in whole.splitlines():
                 self._add(json.loads(line))
         except Timeout as error:
-            what = f"{path} is in use"
-            raise ColligateError(what, "another run fills this table", "wait for it") from error
+            what, hint = f"{path.name} is in use", "wait for it"
+            raise LibraryLocked(what, "another program fills tables with it", hint) from error
         except OSError as error:
             why = error.strerror or str(error)
-            raise ColligateError(f"cannot keep the cells in {path}", why) from error
+            raise ColligateError(f"cannot keep the cells in {path.name}", why) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             why = "a line of it is not what a table writes"
-            raise ColligateError(f"cannot read {path}", why, "move it away") from error
+            raise ColligateError(f"cannot read {path.name}", why, "move it away") from error
 
     def __enter__(self) -> Book:
         return self

@@ -130,21 +130,26 @@ def _render_xlsx(table: Table) -> bytes:
         for at, column in enumerate(columns, len(heads)):
             _write_cell(sheet, (line, at), row.cells[column.name], style)
     last = len(table.rows)
-    for line, (name, function) in enumerate(_TOTALS.items(), last + 1):
-        cells = [(at, _unit(table, each)) for at, each in enumerate(columns, len(heads))]
-        wanted = [(at, u) for at, u in cells if u is not None and (name != "Sum" or u != _DAY)]
-        for at, unit in wanted:
-            letter = _letters(at)
+    for line, (name, (function, total)) in enumerate(_TOTALS.items(), last + 1):
+        cells = [(at, *_numbers(table, each)) for at, each in enumerate(columns, len(heads))]
+        wanted = [each for each in cells if each[2] and (name != "Sum" or each[1] != _DAY)]
+        for at, unit, numbers in wanted:
+            letter, value = _letters(at), total(numbers)
             formula = f"={function}({letter}2:{letter}{last + 1})"
-            sheet.write_formula(line, at, formula, style(_number_format(unit)))
+            # Of a formula without its value some programs show 0.
+            sheet.write_formula(line, at, formula, style(_number_format(unit, value)), value)
         if wanted:
             sheet.write_string(line, 0, name, bold)
     book.close()
     return file.getvalue()
 
 
-_DAY = "date"
-_TOTALS = {"Sum": "SUM", "Lowest": "MIN", "Highest": "MAX"}
+_DAY, _FIRST_DAY = "date", date(1899, 12, 30)  # the day 0 of spreadsheets
+_TOTALS: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
+    "Sum": ("SUM", sum),
+    "Lowest": ("MIN", min),
+    "Highest": ("MAX", max),
+}
 _DOUBT, _NONE = "#FFF2CC", "#EEEEEE"
 
 
@@ -160,7 +165,7 @@ def _write_cell(sheet: Any, at: tuple[int, int], cell: Cell, style: Callable[...
     if day is not None:
         sheet.write_datetime(*at, day, style("yyyy-mm-dd", fill))
     elif only and isinstance(only.value, int | float) and not isinstance(only.value, bool):
-        sheet.write_number(*at, only.value, style(_number_format(only.unit), fill))
+        sheet.write_number(*at, only.value, style(_number_format(only.unit, only.value), fill))
     else:
         sheet.write_string(*at, text[:32_000], style("", fill))
     notes = [cell.doubt, "corrected by hand" if cell.corrected else ""]
@@ -191,23 +196,30 @@ def _day(value: CellValue | None) -> date | None:
         return None
 
 
-def _unit(table: Table, column: Column) -> str | None:
-    """Return the one unit of all values of a column that can be added or compared, else None."""
-    units = set()
-    for row in table.rows:
-        cell = row.cells[column.name]
-        for each in cell.values if cell.is_filled else ():
-            is_number = isinstance(each.value, int | float) and not isinstance(each.value, bool)
-            units.add(each.unit if is_number else _DAY if _day(each) else None)
-    return units.pop() if len(units) == 1 else None
+def _numbers(table: Table, column: Column) -> tuple[str, list[float]]:
+    """Return the one unit of a column's numbers and these, dates as days; else no numbers."""
+    found: list[tuple[str, float]] = []
+    for cell in (row.cells[column.name] for row in table.rows):
+        if not cell.is_filled or len(cell.values) > 1:  # several are written as text
+            continue
+        value, day = cell.values[0].value, _day(cell.values[0])
+        if day:
+            found.append((_DAY, (day - _FIRST_DAY).days))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((cell.values[0].unit, value))
+        else:
+            return "", []
+    units = {unit for unit, _ in found}
+    return (units.pop(), [number for _, number in found]) if len(units) == 1 else ("", [])
 
 
-def _number_format(unit: str) -> str:
+def _number_format(unit: str, value: float) -> str:
     """Return the format of a number in a spreadsheet, with its unit."""
-    quoted = unit.replace('"', "")
     if unit == _DAY:
         return "yyyy-mm-dd"
-    return {"": "#,##0.##", "percent": '0.##"%"'}.get(unit, f'#,##0.## "{quoted}"')
+    quoted = unit.replace('"', "")
+    digits = "#,##0" if float(value).is_integer() else "#,##0.00##"
+    return digits + {"": "", "percent": '"%"'}.get(unit, f' "{quoted}"')
 
 
 def _letters(at: int) -> str:
