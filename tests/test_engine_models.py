@@ -188,6 +188,27 @@ async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served):
     assert len(asked) == 2 * first, "two questions to one engine ask it once"
 
 
+@dataclass(frozen=True)
+class Names(Roll):
+    """Answers with the names of the run's reader and check."""
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        assert run.reader
+        assert run.check
+        return Answer(question, "roll", f"{run.reader.name} {run.check.name}", found=True)
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_what_needs_odds_is_replaced_where_a_server_gives_none(served, given):
+    served.logprobs = {"Yes": 0.6} if given else None
+    named = {"reader": "pointwise", "check": "odds"}
+    async with Engine(model=f"openai:m@{served.url}", **named) as engine:
+        answer = await engine.ask("?", strategy=Names())
+    assert answer.text == ("pointwise odds" if given else "quoting model")
+    used = [warning.rpartition(": ")[2] for warning in answer.warnings]
+    assert used == ([] if given else ["quoting is used instead", "model is used instead"])
+
+
 async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
     class Silent(ScriptedModel):
         async def probe(self) -> frozenset[Capability]:

@@ -156,6 +156,16 @@ def test_options_count_however_the_model_is_written(here, monkeypatch, written, 
         ("[options.bundled]\nthreads = 0", 'options."bundled".threads', "above 0"),
         ('[options."openai:m"]\ntimeout = nan', 'options."openai:m".timeout', "above 0"),
         ('[options."openai:m"]\ndtype = "x"', 'options."openai:m".dtype', "in_flight"),
+        ('[options."openai:m"]\nthinking = 3', 'options."openai:m".thinking', "expected a text"),
+        (
+            '[options."openai:m"]\nextra_body = 3',
+            'options."openai:m".extra_body',
+            "expected a table",
+        ),
+        ('[options."openai:m".extra_body]\ntools = []', "extra_body", "itself sends tools"),
+        ('[options."openai:m".extra_body]\na = 2026-01-01', "extra_body", "sent as JSON"),
+        ('[options."openai:m".extra_body]\na = 1', "extra_body is not used", "trusts it"),
+        ('[options."openai:m"]\nkey_variable = "A"', "key_variable is not used", "--config"),
         ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "expected a text"),
         ('[options."hf:m+a"]\ndtype = "x"', 'options."hf:m+a".dtype', "options to hf:m"),
         ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "takes no options"),
@@ -174,6 +184,12 @@ def test_a_wrong_file_is_one_line_with_file_and_key(here, text, key, says):
     assert key in line
     assert says in line
     assert "\n" not in line
+
+
+def test_a_file_that_a_person_chose_may_say_what_an_endpoint_is_sent(tmp_path):
+    text = '[options."openai:m"]\nkey_variable = "A"\nextra_body = { top_k = 1 }\n'
+    loaded = Settings.load(write(tmp_path, text))
+    assert loaded.options_of("openai:m") == {"key_variable": "A", "extra_body": {"top_k": 1}}
 
 
 def test_what_is_no_file_is_not_read(here):

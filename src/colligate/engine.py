@@ -72,7 +72,7 @@ class AskOptions(Limits, total=False):
 
     `consent` is asked before work that takes many calls; by default it is not done. `history` are
     the turns of a conversation so far, oldest first (`Turn.of(answer)`). With `live` the models
-    stream, and `on_event` hears how much they have written so far. `risk` is the share of the
+    stream, and `on_event` hears what they have written so far. `risk` is the share of the
     answers given that may be wrong: a number above 0 and below 1, or "careful" (0.1), "balanced"
     (0.2) or "eager" (0.4). By default it is that of the settings, else the reader's own. `schema`,
     a JSON Schema or a Pydantic model, is the shape of the answer: `Answer.filled` and `values`.

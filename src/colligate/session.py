@@ -311,6 +311,8 @@ class Session:
         if not isinstance(named, Named):
             return cast("Reader", named)
         note_name("reader", named, trace)
+        if named.name == "pointwise" and not await self._find_odds(named, model, trace, "quoting"):
+            named = Named("quoting")
         if named.name == "plain":
             raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
         # A local model counts its weights in its file.
@@ -334,10 +336,7 @@ class Session:
         """Open the check that was given or named, else the default for a reader.
 
         That is `odds` for a pointwise reader whose model gives them, none for a plain reader, and
-        `model` for others.
-
-        Raises:
-            MissingCapability: `odds` was named and the model gives none.
+        `model` for others, and where `odds` is named and the model gives none.
         """
         odds = Capability.LABELS in model.capabilities
         defaults = {"pointwise": "odds" if odds else "none", "plain": "none"}
@@ -350,13 +349,24 @@ class Session:
                 return None
             case "model":
                 return ModelCheck()
-            case "odds" if odds:
-                return OddsCheck()
             case "odds":
-                what = "the check 'odds' needs a reader that gives label odds"
-                raise MissingCapability(what, f"{model.name} does not", "give --check model")
+                found = await self._find_odds(named, model, trace, "model")
+                return OddsCheck() if found else ModelCheck()
         work = partial(asyncio.to_thread, open_head, named.name)
         return PairCheck(await self._open.open(("check", named.name, False), work))
+
+    async def _find_odds(self, named: Named, model: ChatModel, trace: Trace, instead: str) -> bool:
+        """Return whether a model gives label odds, which its server is asked; warn if not."""
+        asked = ""
+        try:
+            await self.probe(model)
+        except ColligateError as error:
+            asked = f" ({error})"
+        if Capability.LABELS in model.capabilities:
+            return True
+        why = f"{named.name} needs label odds, which {model.name} does not give{asked}"
+        trace.emit(Noted(f"{why}: {instead} is used instead", warning=True))
+        return False
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""

@@ -20,6 +20,7 @@ from colligate.core.parameters import describe_invalid
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
 from colligate.models.names import (
+    PRIVATE_OPTIONS,
     Options,
     anchor_name,
     find_option_problem,
@@ -210,6 +211,9 @@ def _read(file: Path, trusted: bool) -> Settings:
         for option, setting in options.items():
             if why := find_option_problem(name, option, setting):
                 raise UsageError(f'{file}: options."{name}".{option}', *why)
+            if not trusted and option in PRIVATE_OPTIONS:
+                why = "the file may have come with the documents", f"--config {file} trusts it"
+                raise UsageError(f'{file}: options."{name}".{option} is not used', *why)
     return Settings(
         **named,
         options={anchor_name(name, folder): options for name, options in read.options.items()},

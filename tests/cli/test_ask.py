@@ -26,9 +26,9 @@ KEYS = [
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
-    "calls", "input_tokens", "output_tokens", "scoring_passes", "scoring_tokens",
-    "retrieval_rounds", "seconds", "cost_usd", "by_role", "remembered", "offline",
-    "by_step", "split",
+    "calls", "input_tokens", "cached_tokens", "output_tokens", "scoring_passes",
+    "scoring_tokens", "retrieval_rounds", "seconds", "cost_usd", "by_role", "remembered",
+    "offline", "by_step", "split",
 ]  # fmt: skip
 
 

@@ -11,7 +11,17 @@ import pytest
 
 from colligate.cli import progress
 from colligate.cli.progress import watch_run
-from colligate.core.events import Asked, Asking, Event, Noted, Progressed, Writing
+from colligate.core.events import (
+    Answered,
+    Asked,
+    Asking,
+    Drafted,
+    Event,
+    Noted,
+    Progressed,
+    Writing,
+)
+from colligate.documents import Passage, Span
 from colligate.models import Usage
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,8 +80,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     # A frame is drawn when the test says so, and at no other moment.
-    drawn_once = functools.partial(progress.Progress, auto_refresh=False)
-    monkeypatch.setattr(progress, "Progress", drawn_once)
+    drawn_once = functools.partial(progress.Screen, auto_refresh=False)
+    monkeypatch.setattr(progress, "Screen", drawn_once)
 
     def shown(*events: Event) -> list[str]:
         stream = Terminal()
@@ -100,6 +110,27 @@ def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(
 def test_what_a_model_says_drives_no_terminal(terminal: Any) -> None:
     [line] = terminal(Asking("reader", "It is\x1b[2J\x07 high,\nand old", "chat", 9))
     assert "It is␛[2J␇ high, and old" in line
+
+
+def test_the_answer_is_shown_while_it_is_written_with_what_is_struck_out(terminal: Any) -> None:
+    place = Passage(Span("d", 0, 9), "It was built.", "The tower", page=3)
+    draft = [
+        Drafted(0, "It was built in 1871.", "confirmed", (place, place)),
+        Drafted(1, "It is \x1b[2Jhigh."),
+        Drafted(1, "It is \x1b[2Jhigh.", "struck", why="no single passage has its quote"),
+        Drafted(2, "The lamp"),
+    ]
+    _, *shown = terminal(*draft)
+    assert " ".join(shown) == (
+        "It was built in 1871. (The tower, page 3) It is ␛[2Jhigh. "
+        "(struck out: no single passage has its quote) The lamp"
+    )
+    _, *shown = terminal(*draft, Drafted(1, ""))  # another reply is asked for
+    assert shown == ["It was built in 1871. (The tower, page 3)"]
+    _, *shown = terminal(*draft, *(Drafted(at, f"Line {at}. " * 9) for at in range(3, 99)))
+    assert len(shown) <= 25
+    assert shown[-1].endswith("Line 98.")
+    assert len(terminal(*draft, Answered(True, "It was built in 1871. [1]", ()))) == 1
 
 
 def test_the_bar_of_documents_stays_while_their_agents_work(terminal: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 from colligate.errors import ColligateError, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
 from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.openai import OpenAIChat
 from support.models import HELLO, ask
 
 
@@ -39,6 +40,14 @@ async def test_the_same_request_is_asked_once(scripted_model, cache):
     assert second == replace(paid, warnings=(), cached=True)
     assert pieces == ["Hi."]
     assert len(inner.calls) == 1
+
+
+async def test_what_is_added_to_every_request_is_a_part_of_it(openai_server, policy, cache):
+    for extra, asked in (({"top_k": 1}, 1), ({"top_k": 1}, 1), ({"top_k": 9}, 2), ({}, 3)):
+        inner = OpenAIChat("m", openai_server.url, policy=policy, extra_body=extra)
+        assert (await ask(CachedChat(inner, cache))).text == "Hello."
+        assert len(openai_server.requests) == asked
+        await inner.aclose()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_sums_by_role(meter):
     assert report.cost_usd == pytest.approx((1200 + 200 + 1000 + 20 + 10) / 1e6)
     assert (report.calls, report.scoring_passes, report.retrieval_rounds) == (2, 20, 1)
     assert (report.input_tokens, report.output_tokens) == (1010, 101)
+    assert report.cached_tokens == 400
     assert report.seconds == pytest.approx(3.5)
     assert meter.tokens == 1111
     assert list(report.by_role) == ["reader", "worker", "scorer"]
@@ -107,6 +108,23 @@ def test_times_that_overlap_are_split_once():
         "search": 0.5,
         "model": 30.0,
     }
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "gpt-5",
+        "gpt-5@https://name.openai.azure.com/openai/v1",
+        "claude-sonnet-4-5@https://api.anthropic.com/v1",
+        "gemini-2.5-flash@https://generativelanguage.googleapis.com/v1beta/openai",
+        "deepseek-chat@https://api.deepseek.com/v1",
+    ],
+)
+def test_what_a_provider_read_from_its_cache_costs_less(model):
+    whole, cached = (find_cost(f"openai:{model}", Usage(1000, 10, read)) for read in (0, 900))
+    assert whole
+    assert cached
+    assert cached < 0.6 * whole
 
 
 HERE, NOT_KNOWN = 0, None

@@ -12,6 +12,7 @@ import pytest
 from colligate.core.events import Trace
 from colligate.errors import (
     ModelError,
+    NotAuthorised,
     UnknownModel,
     UsageError,
 )
@@ -104,6 +105,26 @@ def test_weights_of_no_chat_model_are_not_pulled(monkeypatch):
     monkeypatch.setattr("colligate.models.names.pull", lambda *_: pytest.fail("pulled"))
     with pytest.raises(UnknownModel, match="no pinned chat model"):
         open_model("gguf:minilm-l6-v2-int8")
+
+
+async def test_options_of_the_body_and_the_key_reach_an_endpoint(openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
+    monkeypatch.setenv("CLAUDE_KEY", "sk-of-this-one")
+    options = {"thinking": "low", "extra_body": {"top_k": 5}, "key_variable": "CLAUDE_KEY"}
+    model = open_model(f"openai:m@{openai_server.url}", options=options)
+    await ask(model)
+    sent = openai_server.requests[-1]
+    assert (sent["reasoning_effort"], sent["top_k"]) == ("low", 5)
+    assert sent["headers"]["authorization"] == "Bearer sk-of-this-one"
+    openai_server.key = "sk-new"
+    with pytest.raises(NotAuthorised, match="check CLAUDE_KEY"):
+        await ask(model)
+    await model.aclose()
+    bare = open_model(f"openai:m@{openai_server.url}", options=options, with_key=False)
+    with pytest.raises(NotAuthorised):
+        await ask(bare)
+    await bare.aclose()
+    assert "sk-of" not in openai_server.requests[-1]["headers"]["authorization"]
 
 
 async def test_options_reach_an_endpoint(openai_server):

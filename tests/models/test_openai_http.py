@@ -169,7 +169,7 @@ async def test_what_stays_is_one_error(openai_server, opened, kind, fault):
     assert await kind.ask(model) == kind.result  # the slot is free, the model as before
 
 
-@pytest.mark.parametrize("server", ["openai", "vllm", "llama-server"])
+@pytest.mark.parametrize("server", ["openai", "vllm"])
 async def test_a_prompt_too_long(openai_server, opened, kind, waits, server):
     model = await opened()
     openai_server.too_long(server, path=kind.path, times=9)

@@ -32,7 +32,7 @@ async def test_the_model_judges_all_statements_in_one_call(make):
     found = await ModelCheck().judge(CLAIMS, run)
     assert found == [Verdict.SUPPORTED, Verdict.UNCLEAR, Verdict.CONTRADICTED]
     [call] = model.calls
-    assert call.prompt.count('<quote title="Lease">') == 3
+    assert call.prompt.count('<quote number="1" title="Lease">') == 1  # of all three
     assert "Question: What is the rent?" in call.prompt
 
 

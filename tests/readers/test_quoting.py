@@ -56,7 +56,7 @@ def test_a_method_keeps_its_own_instruction_and_numbers():
 
 def test_the_quotes_are_decoded_before_the_sentence_and_the_verdict_last():
     schema = QuotedReply.model_json_schema()
-    assert list(schema["properties"]) == ["statements", "short_answer", "found"]
+    assert list(schema["properties"]) == ["statements", "short_answer", "found", "search"]
     assert list(schema["$defs"]["ComputedStatement"]["properties"]) == [
         "quotes",
         "sentence",

@@ -12,6 +12,7 @@ import pytest
 from sse_starlette import ServerSentEvent
 from sse_starlette.sse import AppStatus
 
+from colligate.core.events import Drafted
 from colligate.documents import Passage, Span
 from colligate.readers.finding import Likely
 from colligate.server.stream import EventStream, sse
@@ -20,27 +21,33 @@ from support.http_server import DEFAULT, QUESTION, RULES, parse_events, until
 BODY = {"question": QUESTION, "stream": True}
 
 
-async def test_a_stream_counts_what_is_written(serve, monkeypatch):
+async def test_a_stream_shows_and_counts_what_is_written(serve, monkeypatch):
     monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
     async with serve(None, RULES) as client:
-        counts = []
+        counts, drafted = [], []
         for streamed in (True, False):
             await client.ask(stream=streamed)
             run = (await client.listed("runs"))[0]["id"]
             events = [sent for _, sent in await client.events(f"/api/runs/{run}/events")]
             counts.append([e["tokens"] for e in events if e.get("event") == "writing"])
+            drafted.append([e for e in events if e.get("event") == "drafted"])
         assert counts[0] == sorted(counts[0])
         assert [len(each) > 1 for each in counts] == [True, False]
+        assert drafted[0][-1]["state"] == "confirmed"
+        assert drafted[0][-1]["passages"][0]["title"] == "Rules"
+        assert drafted[1] == []
 
 
-async def test_what_likely_answers_is_sent_without_the_folders_of_the_server(serve, held):
+async def test_what_is_found_early_is_sent_without_the_folders_of_the_server(serve, held):
     place = Span("rules", 9, 37)
     found = Passage(place, "Bicycles stand in the yard, ", "Rules", source="/home/ana/rules.md")
     async with serve(held, RULES) as client:
         asking = client.begin(stream=True)
         await until(lambda: held.now == 1)
         (run,) = client.server.runs.list_runs("default")
-        run.record(Likely(replace(found, folder="ana"), Span("rules", 27, 35), 0.9))
+        found = replace(found, folder="ana")
+        run.record(Likely(found, Span("rules", 27, 35), 0.9))
+        run.record(Drafted(0, "In the yard.", "confirmed", (found,)))
         held.gate.set()
         sent = (await asking).text
     (likely,) = [each for _, each in parse_events(sent) if each.get("event") == "likely"]

@@ -48,14 +48,6 @@ _TOO_LONG: dict[str, dict[str, Any]] = {
         "param": "input_tokens, max_tokens",
         "code": 400,
     },
-    "llama-server": {
-        "message": "request (2031 tokens) exceeds the available context size (1024 tokens), try"
-        " increasing it",
-        "type": "exceed_context_size_error",
-        "code": 400,
-        "n_prompt_tokens": 2031,
-        "n_ctx": 1024,
-    },
 }
 _PIECES = re.compile(r" ?[^\W\d_]{1,5}|\s|.", re.DOTALL)
 

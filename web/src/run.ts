@@ -180,6 +180,18 @@ export function lastOf<Name extends keyof Events>(
   return events.findLast((event) => is(event, name));
 }
 
+/** The sentences of the answer that is being written; an event without text withdraws some. */
+export function draftOf(events: readonly TraceEvent[]): EventOf<"drafted">[] {
+  const draft: EventOf<"drafted">[] = [];
+  for (const event of events) {
+    if (is(event, "answered")) draft.length = 0;
+    if (!is(event, "drafted")) continue;
+    if (event.text) draft[event.index] = event;
+    else draft.length = event.index;
+  }
+  return draft;
+}
+
 export type Spent = {
   /** Calls that write text, and those that only judge; both with the one under way. */
   calls: number;

@@ -12,7 +12,7 @@ export type Sentence = {
 
 const LONGEST = 240;
 // Progress bars and pictures show these.
-const SILENT = new Set(["asking", "progressed", "parsed", "opened", "writing"]);
+const SILENT = new Set(["asking", "progressed", "parsed", "opened", "writing", "drafted"]);
 
 /** The steps to show of a run. An event without a line is not shown, unless no event has one, as
  * in runs of early versions: then its name is shown. */

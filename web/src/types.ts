@@ -217,6 +217,13 @@ export type Events = {
   pruned: { spans: Span[]; reason: string };
   asking: { what: string; prompt_tokens: number };
   writing: { tokens: number };
+  drafted: {
+    index: number;
+    text: string;
+    state: "writing" | "confirmed" | "struck";
+    passages: LocatedPassage[];
+    why: string;
+  };
   asked: { reply: string; usage: TokenUsage; seconds: number };
   measured: { usage: TokenUsage; seconds: number };
   shortened: { spans: Span[]; texts: string[]; shares: number[] };

@@ -11,12 +11,13 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import typer
+from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -31,7 +32,16 @@ from rich.text import Text
 
 from colligate.cli.command import event_loop
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
-from colligate.core.events import Asking, Event, Listener, Noted, Progressed, Writing
+from colligate.core.events import (
+    Answered,
+    Asking,
+    Drafted,
+    Event,
+    Listener,
+    Noted,
+    Progressed,
+    Writing,
+)
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
 
@@ -113,7 +123,7 @@ class Watcher:
 
     def see(self, event: Event) -> None:
         """Take one event. May be called from any thread."""
-        if self._file is not None and not isinstance(event, Writing):
+        if self._file is not None and not isinstance(event, Writing | Drafted):
             at = round(time.perf_counter() - self._began, 4)
             line = json.dumps({"at": at, **event.to_json()}, ensure_ascii=False)
             try:
@@ -174,13 +184,26 @@ class Watcher:
                 warn(warning)
 
 
+class Screen(Progress):
+    """Bars, and below them the answer as it is written: its last lines, if not all fit."""
+
+    draft = Text()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.draft:
+            lines = self.draft.wrap(self.console, self.console.width)
+            yield Text("\n").join(lines[-max(1, self.console.height - 4) :])
+
+
 class BarWatcher(Watcher):
-    """Bars for long work, and one line for what the strategy does."""
+    """Bars for long work, one line for what the strategy does, and the answer as it is written."""
 
     live = True
 
-    def __init__(self, file: TextIO | None, progress: Progress) -> None:
+    def __init__(self, file: TextIO | None, progress: Screen) -> None:
         super().__init__(file)
+        self._drafted: list[Drafted] = []
         self._progress = progress
         self._phase = ""
         self._bar = progress.add_task("", total=None, amount="", visible=False)
@@ -190,8 +213,12 @@ class BarWatcher(Watcher):
 
     def _show(self, event: Event) -> None:
         line = to_one_line(event.line())
+        if isinstance(event, Answered):
+            self._show_draft(Drafted(0, ""))
         if isinstance(event, Progressed):
             self._show_progress(event)
+        elif isinstance(event, Drafted):
+            self._show_draft(event)
         elif isinstance(event, Noted) and event.warning:
             self._progress.console.print(Text(f"warning: {line}", style="yellow"))
         elif isinstance(event, Noted) or event.lasting:
@@ -212,6 +239,17 @@ class BarWatcher(Watcher):
         done = self._progress.tasks[self._bar].finished
         self._progress.update(self._bar, visible=self._phase == _WITH_STEPS and not done)
         self._progress.update(self._step, description=line, visible=True)
+
+    def _show_draft(self, event: Drafted) -> None:
+        if event.text:
+            self._drafted[event.index : event.index + 1] = [event]
+        else:
+            del self._drafted[event.index :]
+        draft = Text()
+        for each in self._drafted:
+            draft.append(to_one_line(each.text), "strike" if each.state == "struck" else "")
+            draft.append(f" {to_one_line(each.grounds)} ", "dim")
+        self._progress.draft = draft
 
     def _show_progress(self, event: Progressed) -> None:
         if event.phase != self._phase:
@@ -247,7 +285,7 @@ def _open_watcher(stream: TextIO, file: TextIO | None) -> Iterator[Watcher]:
     if console.width >= _LEAST_COLUMNS:
         columns[2:2] = [BarColumn(bar_width=24)]
         columns += [TimeElapsedColumn(), TimeRemainingColumn(elapsed_when_finished=True)]
-    with Progress(
+    with Screen(
         *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as progress:
         yield BarWatcher(file, progress)

@@ -194,7 +194,8 @@ class Answer:
     done, if the strategy chose it for the question. `probability` is that the answer is right and
     in the documents, where the reader can tell it (`readers.promise`). With a schema, `text` is
     JSON without marks, `filled` the same as an object, and `values` says what each value rests on.
-    `check` names what judged the statements, if anything did.
+    `check` names what judged the statements, if anything did. `queries` are what a reader that
+    found nothing would search for.
     """
 
     question: str
@@ -212,6 +213,7 @@ class Answer:
     filled: Mapping[str, Any] | None = None
     values: tuple[Value, ...] = ()
     check: str = ""
+    queries: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text

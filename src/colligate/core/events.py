@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
@@ -27,6 +27,12 @@ def name_first(texts: Sequence[str], most: int = 3) -> str:
     """Return the first texts, and how many more there are."""
     more = f"; and {len(texts) - most} more" if len(texts) > most else ""
     return "; ".join(texts[:most]) + more
+
+
+def name_places(passages: Sequence[Passage], most: int = 3) -> str:
+    """Return the titles of the first passages, with their pages, each once."""
+    named = (p.title if p.page is None else f"{p.title}, page {p.page}" for p in passages)
+    return name_first(list(dict.fromkeys(named)), most)
 
 
 @dataclass(frozen=True)
@@ -139,11 +145,7 @@ class Located(Event):
     passages: tuple[Passage, ...]
 
     def line(self) -> str:
-        places = (
-            each.title if each.page is None else f"{each.title}, page {each.page}"
-            for each in self.passages
-        )
-        return f"located: {name_first(list(dict.fromkeys(places)), 4)}"
+        return f"located: {name_places(self.passages, 4)}"
 
     @property
     def lasting(self) -> bool:
@@ -223,6 +225,30 @@ class Writing(Event):
 
     def line(self) -> str:
         return f"the {self.role} {self.model} has written {pluralize(self.tokens, 'token')}"
+
+
+@dataclass(frozen=True)
+class Drafted(Event):
+    """A sentence of the reader's reply, as far as it is written; only while a person watches.
+
+    Once it is whole, its citations are confirmed, or it is struck out; `index` counts from 0. One
+    without text withdraws that sentence and those after it: another reply is asked for.
+    """
+
+    index: int
+    text: str
+    state: Literal["writing", "confirmed", "struck"] = "writing"
+    passages: tuple[Passage, ...] = ()
+    why: str = ""
+
+    @property
+    def grounds(self) -> str:
+        """Where it stands, or why it is struck out, in brackets; nothing while it is written."""
+        said = f"struck out: {self.why}" if self.why else name_places(self.passages)
+        return f"({said})" if said else ""
+
+    def line(self) -> str:
+        return f"written: {self.text} {self.grounds}".strip() if self.text else ""
 
 
 @dataclass(frozen=True)

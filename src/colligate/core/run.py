@@ -152,6 +152,7 @@ class Embeds(Protocol):
     ) -> NDArray[np.float32]: ...
 
 
+OnText = Callable[[str], None]
 Consent = Callable[[str], Awaitable[bool]]
 """Asks a person whether costly work may begin; gets what it takes in one line."""
 
@@ -201,8 +202,8 @@ class Run(Scoring, Searching):
     questions. `retriever` finds what `search` returns; a mode is one of the engine's own search.
     `reader` answers from passages, `check` judges what it states; without one nothing is judged.
     `consent` is asked before work that takes many calls. `earlier` are passages that the
-    last answer of a conversation rests on: the first search offers them again. `live` counts the
-    tokens of replies as they come, for which models stream. `foreign` is the language of the
+    last answer of a conversation rests on: the first search offers them again. In a `live`
+    run models stream, and events tell what they write. `foreign` is the language of the
     question if no document is in it: it is searched and read in theirs. `language` is that of the
     question: English, if it is not surely another. `risk` is the share of the answers given that
     may be wrong: less sure ones are left out (`readers.promise`).
@@ -381,16 +382,21 @@ class Run(Scoring, Searching):
 
         A model that can be constrained follows `schema`; use `structured` if the reply must match.
         """
-        model = self.model(role)
-        prompt = await model.count_prompt(messages)
-        require_room(model, prompt, max_tokens)
         request = ChatRequest(
             messages, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=schema
         )
-        async with self.tokens.hold(prompt + max_tokens):
+        return await self._ask(role, request)
+
+    async def _ask(
+        self, role: Role, request: ChatRequest, on_text: OnText | None = None
+    ) -> Completion:
+        model, messages = self.model(role), request.messages
+        prompt = await model.count_prompt(messages)
+        require_room(model, prompt, request.max_tokens)
+        async with self.tokens.hold(prompt + request.max_tokens):
             self.emit(Asking(role, model.name, "chat", prompt))
             began = time.perf_counter()
-            watched = (self._count_reply(role, model.name),) if self.live else ()
+            watched = (self._count_reply(role, model.name, on_text),) if self.live else ()
             completion = await model.chat(request, *watched)
             seconds = time.perf_counter() - began
             usage = completion.usage
@@ -408,13 +414,15 @@ class Run(Scoring, Searching):
         role: Role = Role.READER,
         max_tokens: int,
         retries: int = 1,
+        on_text: OnText | None = None,
     ) -> StructuredReply[T]:
         """Make a chat call whose reply must match `schema`, and `retries` more if it is unusable.
 
         A reply that does not match is mended where that is possible. After one that was cut the
         next may have twice the tokens, as far as window and budget go. A model that cannot be
         constrained reads the schema in the prompt. If no reply can be used it raises
-        `MalformedOutput`.
+        `MalformedOutput`. In a `live` run `on_text` gets each reply as far as it is written, and
+        an empty text when one begins.
         """
         json_schema = json_schema_of(schema)
         constrained = Capability.STRUCTURED in self.model(role).capabilities
@@ -424,7 +432,8 @@ class Run(Scoring, Searching):
         completions: list[Completion] = []
         while len(completions) <= retries:
             try:
-                reply = await self.chat(prompt, role=role, max_tokens=tokens, schema=held)
+                request = ChatRequest(prompt, max_tokens=tokens, schema=held)
+                reply = await self._ask(role, request, on_text)
             except RequestRefused as error:  # no decoder can enforce every schema
                 if held is None or completions:
                     raise
@@ -464,13 +473,17 @@ class Run(Scoring, Searching):
         malformed.reply = reply.text
         raise malformed
 
-    def _count_reply(self, role: Role, model: str) -> OnToken:
+    def _count_reply(self, role: Role, model: str, on_text: OnText | None) -> OnToken:
         """Return what counts the pieces of a reply; an event says now and then how much it is."""
         text, due = "", time.monotonic() + _SECONDS_BETWEEN_COUNTS
+        if on_text is not None:
+            on_text(text)
 
         def count(piece: str) -> None:
             nonlocal text, due
             text += piece
+            if on_text is not None:
+                on_text(text)
             if (now := time.monotonic()) >= due:
                 due = now + _SECONDS_BETWEEN_COUNTS
                 self.emit(Writing(role, model, estimate_tokens(text)))

@@ -25,8 +25,9 @@ from colligate.errors import (
     UnknownModel,
 )
 from colligate.models.base import ChatRequest, LabelOdds, Message, blunt, encodable, marks
+from colligate.models.dialect import Dialect, find_refused_parameter
 from colligate.models.label_odds import odds_from_first_token, odds_of
-from colligate.models.openai_http import Dialect, Endpoint, Garbled, find_refused_parameter
+from colligate.models.openai_http import Endpoint, Garbled
 
 T = TypeVar("T")
 
@@ -53,10 +54,16 @@ class PromptLogprobs:
         self.tokenizer = tokenizer
 
     @classmethod
-    async def find(cls, endpoint: Endpoint, model: str) -> PromptLogprobs:
-        """Find out whether the server returns them; MissingCapability if it does not."""
+    async def find(
+        cls, endpoint: Endpoint, model: str, template: Mapping[str, Any] | None = None
+    ) -> PromptLogprobs:
+        """Find out whether the server returns them; MissingCapability if it does not.
+
+        `template` are parameters of the chat template.
+        """
         try:
-            scorer = cls(endpoint, model, await ServerTokenizer.find(endpoint, model))
+            tokenizer = await ServerTokenizer.find(endpoint, model, template or {})
+            scorer = cls(endpoint, model, tokenizer)
             ids = await scorer.tokenizer.prefix_ids(_SAMPLE)
             # Checked here, where an answer that ignores the form is not asked for again.
             read_prompt_logprobs(await scorer._post(ids, lambda answer: answer), ids)
@@ -162,18 +169,21 @@ class ServerTokenizer:
     the tokenizer reports it.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str) -> None:
+    def __init__(self, endpoint: Endpoint, model: str, template: Mapping[str, Any]) -> None:
         self._endpoint = endpoint
         self._model = model
+        self._template = template
         self._beginning: list[int] = []
         self._controls: dict[str, bool] = {}
         self.has_template = False
         self.window: int | None = None
 
     @classmethod
-    async def find(cls, endpoint: Endpoint, model: str) -> ServerTokenizer:
+    async def find(
+        cls, endpoint: Endpoint, model: str, template: Mapping[str, Any]
+    ) -> ServerTokenizer:
         """Find the server's tokenizer; MissingCapability if it has none to ask."""
-        tokenizer, why = cls(endpoint, model), "its /tokenize gives no tokens"
+        tokenizer, why = cls(endpoint, model, template), "its /tokenize gives no tokens"
         try:
             plain = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE))
             marked = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE, beginning=True))
@@ -204,7 +214,7 @@ class ServerTokenizer:
         Only where there is a template (`has_template`).
         """
         turns = [{"role": m.role, "content": m.content} for m in messages]
-        return await self._ask({"messages": turns, "add_generation_prompt": True})
+        return await self._ask({"messages": turns, "add_generation_prompt": True, **self._template})
 
     async def _find_template(self) -> None:
         with contextlib.suppress(*NOT_THERE):
@@ -287,7 +297,10 @@ class TopLogprobs:
                 return True
             if named is not None:
                 raise missing
-            return self._dialect.learn(error, sent)
+            learnt = self._dialect.learn(error, sent)
+            if self._dialect.needs_responses:
+                raise missing
+            return learnt
 
         def read(answer: Any) -> list[tuple[str, float]]:
             found = read_first_token(answer)

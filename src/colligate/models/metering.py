@@ -45,6 +45,7 @@ class Sums(TypedDict):
 
     calls: int
     input_tokens: int
+    cached_tokens: int
     output_tokens: int
     scoring_passes: int
     scoring_tokens: int
@@ -56,16 +57,18 @@ class Sums(TypedDict):
 class UsageReport:
     """The cost of a run, in total and by role. `cost_usd` is None when a price is not known.
 
-    `calls` counts chat calls; tokens are of these and of scoring (`scoring_tokens`) together. What
-    the cache answered is left out and counted as `remembered`: calls, and passes of scoring.
-    `offline` is the part of the whole that is about the documents alone; its `seconds` are those
-    during which any such work was under way. `by_step` are the steps that a method names
-    (`Meter.step`). `split` are the seconds of reading files, of searching and of models, each
-    counted once where calls overlap; what is left of `seconds` is other work.
+    `calls` counts chat calls; tokens are of these and of scoring (`scoring_tokens`) together, and
+    `cached_tokens` those of the input that the model had read before. What our own cache answered
+    is left out and counted as `remembered`: calls, and passes of scoring. `offline` is the part of
+    the whole that is about the documents alone; its `seconds` are those during which any such work
+    was under way. `by_step` are the steps that a method names (`Meter.step`). `split` are the
+    seconds of reading files, of searching and of models, each counted once where calls overlap;
+    what is left of `seconds` is other work.
     """
 
     calls: int = 0
     input_tokens: int = 0
+    cached_tokens: int = 0
     output_tokens: int = 0
     scoring_passes: int = 0
     scoring_tokens: int = 0
@@ -260,6 +263,7 @@ def _sums(calls: Iterable[Call]) -> Sums:
     return {
         "calls": sum(call.kind == "chat" for call in fresh),
         "input_tokens": sum(call.usage.input_tokens for call in fresh),
+        "cached_tokens": sum(call.usage.cached_tokens for call in fresh),
         "output_tokens": sum(call.usage.output_tokens for call in fresh),
         "scoring_passes": sum(call.passes for call in fresh),
         "scoring_tokens": sum(

@@ -16,6 +16,7 @@ A backend is imported when it is named, so that the light ones start at once.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
+_KEY = "OPENAI_API_KEY"
 _MODELS = (
     "bundled qwen3-4b qwen3-8b gguf:PATH gguf:ORG/REPO[:FILE] hf:NAME-OR-PATH"
     " openai:MODEL[@BASE_URL] ollama/MODEL"
@@ -89,8 +91,12 @@ def open_model(
     if kind in ("openai", "ollama") and rest:
         from colligate.models.openai import OpenAIChat
 
-        model, url, key, policy = _find_endpoint(name, with_key, slots)
+        variable = options.pop("key_variable", _KEY)
+        model, url, key, policy = _find_endpoint(name, with_key, slots, variable)
         patience = {option: options.pop(option) for option in _POLICY & options.keys()}
+        if "thinking" in options:
+            effort = {"reasoning_effort": options.pop("thinking")}
+            options["extra_body"] = effort | options.get("extra_body", {})
         return OpenAIChat(model, url, key, policy=replace(policy, **patience), **options)
     if kind == "hf" and rest:
         from colligate.models.hf.model import HFModel
@@ -232,13 +238,13 @@ def ollama_url() -> str:
 
 
 def _find_endpoint(
-    name: str, with_key: bool, slots: Slots | None, variable: str = "OPENAI_API_KEY"
+    name: str, with_key: bool, slots: Slots | None, variable: str = _KEY
 ) -> tuple[str, str | None, str | None, Policy]:
     """Return model, address, key and policy; without a key it learns nothing about the user."""
     from colligate.models.openai_http import Policy
 
     kind, rest = split_name(name)
-    policy = Policy(slots=slots or Slots(), bare=not with_key)
+    policy = Policy(slots=slots or Slots(), bare=not with_key, key_variable=variable)
     if kind == "ollama":  # the key is not meant for it
         return rest, ollama_url(), None, policy
     return *split_address(rest), os.environ.get(variable) if with_key else None, policy
@@ -438,7 +444,12 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 Options = Mapping[str, Any]
 
 _POLICY: Mapping[str, type] = {"in_flight": int, "timeout": float}
-_ENDPOINT: Mapping[str, type] = {"context_tokens": int, **_POLICY}
+_ENDPOINT: Mapping[str, type] = {
+    "context_tokens": int,
+    "thinking": str,
+    "extra_body": dict,
+    **_POLICY,
+}
 _LLAMACPP: Mapping[str, type] = dict.fromkeys(
     ("context_tokens", "parallel", "threads", "draft"), int
 )
@@ -447,13 +458,23 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "bundled": _LLAMACPP,
     "gguf": _LLAMACPP,
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
-    "openai": _ENDPOINT,
+    "openai": {**_ENDPOINT, "key_variable": str},
     "ollama": _ENDPOINT,
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""
 
+PRIVATE_OPTIONS = ("key_variable", "extra_body")
+"""Options that decide what an endpoint is sent: only a file that a person chose may set them."""
+
+# What colligate itself writes into the body of a request.
+_OWN = (
+    "model messages input stream stream_options n tools tool_choice functions response_format text"
+    " max_tokens max_completion_tokens max_output_tokens logprobs top_logprobs"
+).split()
+
 _EXPECTED = {int: "a whole number above 0", float: "a number above 0", str: "a text"}
+_EXPECTED |= {dict: "a table"}
 
 
 def options_of(kind: str) -> Mapping[str, type] | None:
@@ -489,6 +510,14 @@ def find_option_problem(name: str, option: str, value: Any) -> tuple[str, str] |
     wanted = takes[option]
     right = isinstance(value, (int, float) if wanted is float else wanted)
     least = 0 if option == "draft" else 1e-9
-    if not right or isinstance(value, bool) or (wanted is not str and not value >= least):
+    is_number = wanted in (int, float)
+    if not right or isinstance(value, bool) or (is_number and not value >= least):
         return f"expected {_EXPECTED[wanted]}", ""
+    if wanted is dict:
+        if own := [key for key in value if key in _OWN]:
+            return f"colligate itself sends {own[0]}", "leave it out"
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            return "it cannot be sent as JSON", str(error)
     return None

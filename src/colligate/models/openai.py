@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import APIConnectionError, AsyncStream
+from openai import AsyncOpenAI, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -31,12 +31,20 @@ from colligate.models.base import (
     encodable,
     find_embedder_prefix,
 )
+from colligate.models.dialect import Dialect
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
-from colligate.models.openai_http import Dialect, Endpoint, Garbled, Policy
-from colligate.models.thinking import ThinkingFilter, split_thinking
+from colligate.models.openai_http import Endpoint, Garbled, Policy
+from colligate.models.replies import (
+    ServerReply,
+    estimate_prompt,
+    read_reply,
+    read_stream,
+    take_chunk,
+)
+from colligate.models.responses import RESPONSES, read_response, take_event, to_responses
+from colligate.models.thinking import split_thinking
 
-_ROOM_TO_THINK = 4096
 _BATCH = 64  # texts of a request for vectors
 _BATCH_TOKENS = 16_000
 
@@ -45,6 +53,8 @@ class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
     `base_url` defaults to `OPENAI_BASE_URL`, otherwise to OpenAI's own, which requires a key.
+    `extra_body` is added to the body of every chat. A model that the server refuses at
+    `/chat/completions` is asked at `/responses`.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
     `Capability.LABELS` and `Capability.LIKELIHOOD` after `probe`, or a first use, has seen that
     the server returns log-probabilities. An adapter is another model of the same server.
@@ -58,8 +68,12 @@ class OpenAIChat:
         *,
         context_tokens: int | None = None,
         policy: Policy | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
+        self._extra = dict(extra_body or {})
+        # What is added changes the answers: it is a part of the key under which they are kept.
+        self.version = json.dumps(self._extra, sort_keys=True) if self._extra else ""
         self._endpoint = Endpoint(
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
@@ -70,7 +84,7 @@ class OpenAIChat:
     def _forget(self) -> None:
         """Begin without knowledge about the model of this name."""
         self.name = _name(self._model, self._endpoint)
-        self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai)
+        self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai, extra=self._extra)
         self._top = TopLogprobs(self._endpoint, self._dialect, self._model, self.name)
         self._flight = SingleFlight()
         self._scorer: PromptLogprobs | MissingCapability | None = None
@@ -98,7 +112,7 @@ class OpenAIChat:
         it already has.
         """
         display = _Display(on_token) if on_token else None
-        options = {"stream_options": {"include_usage": True}} if display else {}
+        options = {"stream": True, "stream_options": {"include_usage": True}} if display else {}
 
         spent = Usage()  # on answers that were not used
         async with self._endpoint.call(self._model) as client:
@@ -108,18 +122,7 @@ class OpenAIChat:
                 ):
                     with attempt as body:
                         room = self._dialect.thinking_room  # other calls may add to it meanwhile
-                        if display is None:
-                            answer = await client.post(_CHAT, body=body, cast_to=object)
-                            reply = read_reply(answer)
-                        else:
-                            stream = await client.post(
-                                _CHAT,
-                                body={**body, "stream": True},
-                                cast_to=object,
-                                stream=True,
-                                stream_cls=AsyncStream[Any],
-                            )
-                            reply = await read_stream(stream, display.show)
+                        reply = await self._ask(client, body, display)
                 text, thinking = reply.content or "", ""
                 # JSON's text may have marks of thinking.
                 if request.schema is None or not text.lstrip().startswith("{"):
@@ -128,18 +131,39 @@ class OpenAIChat:
                 if room or text.strip() or not reply.was_cut_thinking(thinking):
                     break
                 spent += reply.usage_for(request.messages)
-                self._dialect.give_room_to_think(_ROOM_TO_THINK)
+                self._dialect.give_room_to_think()
+        finish_reason = reply.finish_reason or "stop"
+        enforced = "response_format" in body and finish_reason == "stop" and not reply.refused
+        if request.schema is not None and enforced:
+            self._dialect.notice(text, request.schema)
         warnings = self._dialect.take_warnings()
+        if finish_reason == "content_filter":
+            warnings += (f"the content filter of {self._endpoint.url} stopped an answer",)
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
         return Completion(
             text=text,
             usage=spent + reply.usage_for(request.messages),
             model=self.name,
-            finish_reason=reply.finish_reason or "stop",
+            finish_reason=finish_reason,
             thinking=thinking,
             warnings=warnings,
         )
+
+    async def _ask(
+        self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None
+    ) -> ServerReply:
+        """Ask once, for a whole answer unless the body asks for a stream."""
+        path, other = _CHAT, self._dialect.needs_responses
+        if other:
+            path, body = RESPONSES, to_responses(body)
+        if display is None or "stream" not in body:
+            whole = await client.post(path, body=body, cast_to=object)
+            return read_response(whole) if other else read_reply(whole)
+        stream = await client.post(
+            path, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[Any]
+        )
+        return await read_stream(stream, display.show, take_event if other else take_chunk)
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
@@ -193,7 +217,8 @@ class OpenAIChat:
                 "use a gguf: or hf: model, or vLLM",
             )
         try:
-            scorer = await PromptLogprobs.find(self._endpoint, self._model)
+            template = {k: v for k, v in self._extra.items() if k == "chat_template_kwargs"}
+            scorer = await PromptLogprobs.find(self._endpoint, self._model, template)
         except MissingCapability as missing:
             return missing
         self.context_tokens = self.context_tokens or scorer.tokenizer.window
@@ -270,119 +295,6 @@ class _Display:
             self._shown = text
             self._on_token(piece)
         return True
-
-
-# Replies
-#
-# Answers are read as plain JSON: building the client's objects costs a quarter of a call's
-# processor time, and of each piece of a stream.
-
-
-@dataclass
-class ServerReply:
-    """What the server sent; `usage` is its JSON, if any."""
-
-    content: str | None = None
-    thinking: str = ""
-    finish_reason: str | None = None
-    usage: Any = None
-
-    def add(self, part: Any, key: str) -> str:
-        """Take a whole answer ("message") or a piece of a stream ("delta"); return its text."""
-        try:
-            self.usage = part.get("usage") or self.usage
-            if key == "delta" and not part.get("choices"):
-                return ""
-            choice = part["choices"][0]
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            said = choice[key] if key == "message" else choice.get(key) or {}
-            piece = said.get("content")
-            piece = piece or said.get("refusal") or piece
-            self.thinking += _thinking(said)
-        except (AttributeError, LookupError, TypeError):
-            raise Garbled("it has no choices") from None
-        if not isinstance(piece, str | None):
-            raise Garbled("its content is not a text")
-        if piece is not None:
-            self.content = (self.content or "") + piece
-        return piece or ""
-
-    def check(self) -> ServerReply:
-        """Return the reply, or raise Garbled if it cannot be used."""
-        if not isinstance(self.finish_reason, str | None):
-            raise Garbled("its finish_reason is not a text")
-        if self.content is None and not self.thinking and self.finish_reason in (None, "stop"):
-            raise Garbled("its content is null")
-        return self
-
-    def was_cut_thinking(self, thinking: str) -> bool:
-        """Return whether the limit cut it, and tokens went into this or unseen thinking."""
-        reported = _count(self.usage, "completion_tokens_details", "reasoning_tokens")
-        return self.finish_reason == "length" and bool(thinking or reported)
-
-    def usage_for(self, messages: Sequence[Message]) -> Usage:
-        """Return the tokens of the call; estimated if the server does not report them."""
-        if _count(self.usage, "prompt_tokens"):
-            return Usage(
-                input_tokens=_count(self.usage, "prompt_tokens"),
-                output_tokens=_count(self.usage, "completion_tokens"),
-                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens"),
-            )
-        return Usage(
-            input_tokens=estimate_prompt(messages),
-            output_tokens=estimate_tokens(self.thinking + (self.content or "")),
-        )
-
-
-def read_reply(completion: Any) -> ServerReply:
-    """Read a whole answer, or raise Garbled."""
-    reply = ServerReply()
-    reply.add(completion, "message")
-    return reply.check()
-
-
-async def read_stream(stream: AsyncStream[Any], show: Callable[[str], object]) -> ServerReply:
-    """Read a streamed answer, or raise Garbled.
-
-    `show` gets all the visible text so far, each time there is more.
-    """
-    reply = ServerReply()
-    visible, filtered = "", ThinkingFilter()
-    try:
-        async with stream:
-            async for chunk in stream:
-                if piece := reply.add(chunk, "delta"):
-                    visible += filtered.feed(piece)
-                    show(visible)
-    except APIConnectionError as error:  # the client retries none inside a stream
-        raise error.__cause__ or error from None
-    if reply.finish_reason is None:
-        raise Garbled("the stream broke off before its end")
-    return reply.check()
-
-
-def _thinking(message: Any) -> str:
-    # DeepSeek and llama-server write reasoning_content, newer vLLM and Ollama reasoning.
-    for name in ("reasoning_content", "reasoning"):
-        if isinstance(text := message.get(name), str):
-            return text
-    return ""
-
-
-def _count(usage: Any, *names: str) -> int:
-    """Return a number that a server reports somewhere in its usage; 0 if it does not."""
-    for name in names:
-        usage = usage.get(name) if isinstance(usage, dict) else None
-    return usage if isinstance(usage, int) and usage > 0 else 0
-
-
-def estimate_prompt(messages: Sequence[Message]) -> int:
-    """Estimate how many tokens messages have in a chat template.
-
-    Four mark a message (begin, role, line break, end), three more ask for the answer, as in
-    OpenAI's models and in ChatML. Templates that add a system prompt of their own cost more.
-    """
-    return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
 
 
 # Embeddings

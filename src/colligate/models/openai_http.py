@@ -1,4 +1,4 @@
-"""HTTP to OpenAI-compatible servers: one call, its failures, and the parameters a server accepts.
+"""HTTP to OpenAI-compatible servers: one call, and its failures.
 
 The `openai` client sends the requests, retries them (no connection, time-outs, 408, 409, 429, 5xx)
 and waits as `Retry-After` asks. Added here are a bound on the calls in flight, a deadline over all
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from json import JSONDecodeError
@@ -36,8 +36,7 @@ from colligate.errors import (
     ServerFailed,
     UnknownModel,
 )
-from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
-from colligate.models.structured import with_schema
+from colligate.models.base import OPENAI_URL, redact_url
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -63,6 +62,14 @@ UNUSABLE = (
 )
 """An answer arrives and cannot be read; asking again may help."""
 
+REFUSALS = (
+    openai.BadRequestError,
+    openai.UnprocessableEntityError,
+    openai.PermissionDeniedError,  # of log-probabilities
+    openai.NotFoundError,  # of a model that only another address serves
+)
+"""A refusal that may name what to leave out."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -78,6 +85,7 @@ class Policy:
     in_flight: int = 16
     slots: Slots = field(default_factory=Slots, repr=False)
     bare: bool = False  # send no headers from the environment, which may identify the user
+    key_variable: str = "OPENAI_API_KEY"  # where the key comes from, for errors
 
 
 class Attempts:
@@ -104,7 +112,7 @@ class Attempts:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._answered = error is None
-        if isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+        if isinstance(error, REFUSALS):
             return self._learn is not None and self._learn(error, self._sent)
         # The client itself has retried these.
         if isinstance(error, (openai.APIConnectionError, openai.APIStatusError)):
@@ -124,7 +132,6 @@ class Endpoint:
         api_key: str | None = None,
         *,
         policy: Policy | None = None,
-        key_variable: str = "OPENAI_API_KEY",
     ) -> None:
         whole = (base_url or OPENAI_URL).strip()
         self.url = redact_url(whole)
@@ -132,6 +139,7 @@ class Endpoint:
         self._base_url = parts._replace(query="", fragment="").geturl().rstrip("/")
         self._query = dict(parse_qsl(parts.query))
         self.policy = policy or Policy()
+        key_variable = self.policy.key_variable
         self._key = (api_key or "").strip()
         # A short value is a version or a flag, not a key.
         hidden = (parts.password or "", *(v for v in self._query.values() if len(v) >= 8))
@@ -208,7 +216,7 @@ class Endpoint:
         if not (error.code == "model_not_found" or error.status_code == 404):
             return self._failures.with_status(error)
         served: dict[str, Any] = {}
-        if model:
+        if model and error.code != "DeploymentNotFound":  # Azure lists models, not deployments
             with contextlib.suppress(openai.OpenAIError, *UNUSABLE):
                 served = await _list_models(here.client.with_options(max_retries=0))
         return self._failures.not_found(error, model, served)
@@ -309,10 +317,15 @@ class _Connections:
 
 
 async def _prevent_useless_retries(response: httpx.Response) -> None:
-    """Tell the client not to retry a spent quota, a prompt that is too long, or 501."""
+    """Tell the client not to retry a spent quota, a prompt that is too long, or 501.
+
+    Google says in the body when to retry.
+    """
     if response.status_code != 429 and response.status_code < 500:
         return
     body = (await response.aread()).decode("utf-8", "replace")
+    if found := _RETRY_DELAY.search(body):
+        response.headers.setdefault("Retry-After", found[1])
     useless = "insufficient_quota" if response.status_code == 429 else _CONTEXT
     if response.status_code == 501 or re.search(useless, body):
         response.headers["x-should-retry"] = "false"
@@ -332,10 +345,12 @@ async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
 
 # Whatever its status: the prompt is too long. Servers word it differently.
 _CONTEXT = re.compile(
-    r"context[ _](length|window|size)|maximum context|prompt is too long|too many tokens"
-    r"|maximum (input|sequence|model) length|reduce the length",
+    r"context[ _](length|window|size|limit)|maximum context|(prompt|input) is too long"
+    r"|too many tokens|maximum (input|sequence|model|prompt) length|maximum number of tokens"
+    r"|reduce the length",
     re.IGNORECASE,
 )
+_RETRY_DELAY = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
 _SECRETS = re.compile(r"\b(sk|pk|key|hf)[-_][\w*.\-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
 
 
@@ -372,18 +387,20 @@ class Failures:
         status, message = error.status_code, self.scrub(error_message(error))
         attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
         after = f"HTTP {status} after {attempts} attempts: {message}"
-        if status in (401, 403):
+        if status in (401, 403) or "API_KEY_INVALID" in str(error.body):  # as Google says it
             what, verb = ("refuses the key", "check") if self.key else ("wants a key", "set")
             return NotAuthorised(f"{self.url} {what}", message, f"{verb} {self.key_variable}")
         if target := error.response.headers.get("Location"):
             why, hint = self.scrub(target), "name that address if you trust it"
             return RequestRefused(f"{self.url} redirects to another address", why, hint)
+        if status == 402 or "insufficient_quota" in (error.code, error.type):
+            return RateLimited(f"no quota left at {self.url}", message, "add credit")
         if status == 429:
-            if "insufficient_quota" in (error.code, error.type):
-                return RateLimited(f"no quota left at {self.url}", message, "add credit")
             return RateLimited(f"{self.url} accepts no more calls for now", after, "wait a little")
         if is_context_error(error):
             return self._too_long(message)
+        if error.code in ("content_filter", "content_policy_violation"):
+            return ModelError(f"the content filter of {self.url} refuses the prompt", message)
         if status >= 500:
             return ServerFailed(f"{self.url} failed", after, "try again later")
         return RequestRefused(f"{self.url} refuses the request", f"HTTP {status}: {message}")
@@ -393,7 +410,8 @@ class Failures:
     ) -> ColligateError:
         """Return the typed error for an unknown model or address, given what the server lists."""
         message = self.scrub(error_message(error))
-        about_model = error.code == "model_not_found" or "model" in message.lower()
+        known = {"model_not_found", "DeploymentNotFound"}
+        about_model = error.code in known or "model" in message.lower()
         if model in served or not (served or about_model):
             return RequestRefused(
                 f"{self.url} does not know the address asked",
@@ -422,6 +440,8 @@ class Failures:
 def error_message(error: openai.APIStatusError) -> str:
     """Return the server's message, from the several forms that servers send."""
     body = error.body
+    if isinstance(body, list) and body:  # as Google sends it
+        body = body[0]
     if isinstance(body, dict):
         inner = body.get("error", body)
         if isinstance(inner, dict):
@@ -433,128 +453,3 @@ def error_message(error: openai.APIStatusError) -> str:
 def is_context_error(error: openai.APIStatusError) -> bool:
     """Whether the server reports that the prompt is too long."""
     return error.code == "context_length_exceeded" or bool(_CONTEXT.search(error_message(error)))
-
-
-# Parameters
-#
-# "OpenAI-compatible" servers differ in the parameters they accept, which only a request shows: the
-# first refusal that names a parameter is remembered, and later calls are right at once.
-
-_OPTIONAL = ("temperature", "seed", "stream_options")
-_LIMITS = ("max_tokens", "max_completion_tokens")
-_NO_SUCH = re.compile(
-    r"unsupported|(not|n't) (be )?(support|permit|allow|accept|recogni[sz]ed)|unrecogni[sz]ed"
-    r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive",
-    re.IGNORECASE,
-)
-_SCHEMA_WORDS = re.compile(r"response_format|json_schema|schema|grammar", re.IGNORECASE)
-
-
-class Dialect:
-    """The parameters that one model at one endpoint accepts, learnt from what it refuses."""
-
-    def __init__(self, model: str, *, is_openai: bool) -> None:
-        self._model = model
-        # OpenAI's newer models refuse the old name; most other servers know only that.
-        self._limit = _LIMITS[1] if is_openai else _LIMITS[0]
-        self._limit_settled = False
-        self._dropped: set[str] = set()
-        self._warnings: list[str] = []
-        self.enforces_schemas = True  # until one is refused
-        self.thinking_room = 0
-
-    def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
-        """Return the body of a request, without parameters that were refused before."""
-        messages, schema = request.messages, request.schema
-        if schema is not None and not self.enforces_schemas:
-            messages = with_schema(messages, schema)
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
-            self._limit: request.max_tokens + self.thinking_room,
-        }
-        optional = {"temperature": request.temperature, "seed": request.seed, **extra}
-        body |= {
-            name: value
-            for name, value in optional.items()
-            if value is not None and name not in self._dropped
-        }
-        if schema is not None and self.enforces_schemas:
-            named = {"name": "answer", "schema": make_strict(schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body
-
-    def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; False when it is not about a parameter that can be left out."""
-        if is_context_error(error):
-            return False
-        message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
-        known = [name for name in sent if name in _OPTIONAL + _LIMITS]
-        if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            if self.enforces_schemas:  # else learnt meanwhile
-                self.enforces_schemas = False
-                self._warnings.append(
-                    f"{self._model} does not enforce a JSON schema; the prompt asks for the form"
-                )
-            return True
-        named = find_refused_parameter(error, known)
-        if named is None or not _NO_SUCH.search(message):
-            return False  # a value out of bounds too: the caller must learn of it
-        if named in _OPTIONAL:
-            if named not in self._dropped and named != "stream_options":
-                self._warnings.append(f"{self._model} does not take {named}; it was left out")
-            self._dropped.add(named)
-            return True
-        if named == self._limit and self._limit_settled:
-            return False
-        # The same meaning under another name: nothing to warn about.
-        self._limit = _LIMITS[1 - _LIMITS.index(named)]
-        self._limit_settled = True
-        return True
-
-    def give_room_to_think(self, tokens: int) -> None:
-        """Allow so many tokens in addition to those of the answer."""
-        if self.thinking_room < tokens:
-            self.thinking_room = tokens
-            self._warnings.append(
-                f"{self._model} spent all its tokens on thinking; it now has {tokens} more for that"
-            )
-
-    def take_warnings(self) -> tuple[str, ...]:
-        """Return the warnings that were not reported yet."""
-        warnings, self._warnings = tuple(self._warnings), []
-        return warnings
-
-
-def make_strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema for strict decoders: all properties required, no others allowed.
-
-    A value that satisfies it satisfies the given schema too.
-    """
-
-    def walk(node: Any) -> Any:
-        if isinstance(node, list):
-            return [walk(item) for item in node]
-        if not isinstance(node, Mapping):
-            return node
-        if "$ref" in node:
-            return {"$ref": node["$ref"]}  # strict decoders allow nothing next to it
-        strict = {key: walk(value) for key, value in node.items() if key != "default"}
-        properties = node.get("properties")
-        if node.get("type") == "object" and isinstance(properties, Mapping):
-            strict["properties"] = {name: walk(value) for name, value in properties.items()}
-            strict["required"] = list(properties)
-            strict["additionalProperties"] = False
-        return strict
-
-    result: dict[str, Any] = walk(schema)
-    return result
-
-
-def find_refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) -> str | None:
-    """Return the parameter of a refusal: the declared one, otherwise the first in its message."""
-    if error.param in sent:
-        return error.param
-    message = error_message(error)
-    places = {name: found.start() for name in sent if (found := re.search(rf"\b{name}\b", message))}
-    return min(places, key=places.__getitem__, default=None)

@@ -132,6 +132,16 @@ def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]
     raise ValueError(problem)
 
 
+def parse_begun(text: str) -> Any:
+    """Return the JSON object that is being written, each text in it as far as it goes.
+
+    None if it cannot be read.
+    """
+    with contextlib.suppress(ValueError):
+        return from_json(text[max(0, text.find("{")) :], allow_partial="trailing-strings")
+    return None
+
+
 def _whole_values(text: str) -> Iterator[tuple[Any, bool]]:
     """Yield JSON values, and if prose is around them: the text, what is fenced, the others."""
     for block in [text, *_FENCED.findall(text)]:

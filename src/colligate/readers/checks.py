@@ -8,7 +8,7 @@ or an entailment model (`--check head`, `--check hf:NAME`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,11 +21,12 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role, Verifier, keep_beginning
 
 _BATCH = 12  # statements of one call
+_OWN = "the statements of the answer"  # of a quote for a short answer
 _TOKENS = 120  # of the judgement of one statement
 
 _INSTRUCTION = """\
-You check whether quotes support statements. For each numbered statement you see the quotes that \
-it rests on, each under the title of its document. Read them as a careful person does. \
+You check whether quotes support statements. The quotes come first, each under the title of its \
+document; each statement names the quotes that it rests on. Read them as a careful person does. \
 Statements may use other words than the quotes, join or shorten them, convert units, round, and \
 take the subject from the title. They must not add, strengthen, generalise or exchange anything: \
 what quotes say of some supports no statement about all or about the only one, nor the reverse. \
@@ -66,8 +67,7 @@ class ModelCheck:
         return [verdict for batch in judged for verdict in batch]
 
     async def _judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        blocks = [_render(number, claim) for number, claim in enumerate(claims, 1)]
-        messages = build_messages(_INSTRUCTION, *blocks)
+        messages = build_messages(_INSTRUCTION, *_render(claims))
         tokens = _TOKENS * len(claims) + 60
         try:
             reply = await run.structured(messages, Judgements, max_tokens=tokens)
@@ -78,13 +78,19 @@ class ModelCheck:
         return [given.get(number, Verdict.UNCLEAR) for number in range(1, len(claims) + 1)]
 
 
-def _render(number: int, claim: Claim) -> str:
-    quotes = "\n".join(
-        f'<quote title="{_line(quote.title)}">\n{escape(quote.text.strip())}\n</quote>'
-        for quote in claim.quotes
-    )
-    asked = f"Question: {_line(claim.question)}\n" if claim.question else ""
-    return f"{asked}Statement {number}: {_line(claim.statement)}\n{quotes}"
+def _render(claims: Sequence[Claim]) -> Iterator[str]:
+    """Yield the quotes, each once, then the statements with the numbers of their quotes."""
+    quotes = list(dict.fromkeys(quote for claim in claims for quote in claim.quotes))
+    for number, quote in enumerate(quotes, 1):
+        opening = f'<quote number="{number}" title="{_line(quote.title or _OWN)}">'
+        yield f"{opening}\n{escape(quote.text.strip())}\n</quote>"
+    asked = ""
+    for number, claim in enumerate(claims, 1):
+        if claim.question and claim.question != asked:
+            asked = claim.question
+            yield f"Question: {_line(asked)}"
+        own = ", ".join(str(quotes.index(quote) + 1) for quote in dict.fromkeys(claim.quotes))
+        yield f"Statement {number}: {_line(claim.statement)}\nQuotes: {own}"
 
 
 def _line(text: str) -> str:

@@ -27,13 +27,13 @@ from colligate.core.answer import (
     describe_table,
     make_citation,
 )
-from colligate.core.events import Answered, Noted
+from colligate.core.events import Answered, Drafted, Noted
 from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import blank_notes, widen_to_sentences
-from colligate.readers.numbers import Calculation, find_missing_values
+from colligate.readers.numbers import Calculation, Operation, find_missing_values
 
 LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 MOST_QUOTES = 8  # of one statement
@@ -207,17 +207,23 @@ async def write_checked(
     claims, short = claims or {}, remove_model_marks(short)
     documents = await documents_of(stated, run)
     about = _claim_short(question, short, stated, documents)
+    cited_documents = Calculation(Operation.COUNT, _title_documents(stated, documents))
     lacking = find_missing_values(
         short,
         _sources(about),
         given=question,
-        calculations=calculations,
+        calculations=[*calculations, cited_documents],  # "seven: ..." of seven documents
         language=next(iter(documents.values())).language,
     )
     judged = [about] if short and not lacking else []
     verdicts = await judge_claims([*claims.values(), *judged], run)
     kept, dropped = _keep(stated, claims, verdicts)
     if dropped:  # what is left is less than the short answer was compared with
+        left = {each.sentence for each in kept}
+        for index, each in enumerate(stated):
+            if run.live and each.sentence not in left:
+                why = "its quotes contradict it"
+                run.emit(Drafted(index, each.sentence, "struck", why=why))
         rest = await write_checked(question, kept, run, short, calculations=calculations)
         return replace(rest, dropped=(*dropped, *rest.dropped))
     cited = write_answer(kept, documents)
@@ -444,6 +450,14 @@ def _claim_short(
     said = Quoted("", " ".join(each.sentence for each in stated if each.places))
     places = dict.fromkeys(place for each in stated for place in each.places)
     return Claim(short, (said, *_quote_places(places, documents)), question)
+
+
+def _title_documents(
+    stated: Sequence[Stated], documents: Mapping[str, Document]
+) -> tuple[str, ...]:
+    """Return the titles of the documents that statements cite, one for each."""
+    spans = {place.span.document_id: place.span for each in stated for place in each.places}
+    return tuple(documents[name].passage(span).full_title for name, span in spans.items())
 
 
 def _quote_places(places: Iterable[Place], documents: Mapping[str, Document]) -> tuple[Quoted, ...]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from colligate.core.answer import NOT_FOUND, Answer, Place, Stated, Verdict
-from colligate.core.events import Event
+from colligate.core.events import Event, name_places
 from colligate.core.run import Run, Shown
 from colligate.documents import Passage, Span
 from colligate.documents.compress import CompressedPassage, visible_text
@@ -44,12 +44,11 @@ class Likely(Event):
     probability: float
 
     def line(self) -> str:
-        page = "" if self.sentence.page is None else f", page {self.sentence.page}"
         at = self.answer.start - self.sentence.span.start
         before, after = max(0, at - _AROUND), at + len(self.answer) + _AROUND
         text = self.sentence.text
         said = "… " * (before > 0) + text[before:after].strip() + " …" * (after < len(text))
-        return f"likely: “{said}” ({self.sentence.title}{page})"
+        return f"likely: “{said}” ({name_places([self.sentence])})"
 
     @property
     def lasting(self) -> bool:

@@ -31,6 +31,7 @@ from colligate.readers.citing import (
     judge_stated,
     write_checked,
 )
+from colligate.readers.drafting import Draft
 
 
 class Reply(BaseModel):
@@ -61,7 +62,16 @@ class Reply(BaseModel):
 class QuotedReply(Reply):
     """The reply of a reader of any size: each statement may rest on several quotes."""
 
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]},
+    )
+
     statements: list[ComputedStatement] = Field(json_schema_extra={"maxItems": 100})
+    search: list[str] = Field(
+        default_factory=list,
+        json_schema_extra={"maxItems": 3, "items": {"type": "string", "maxLength": 200}},
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,9 @@ statements lists the quotes of all of them. If a number of the sentence follows 
 numbers, name the operation and these numbers in "calculations". "short_answer" is {short}. If the \
 question can be read in several ways, or assumes something that the passages deny, a statement \
 says so. "found" is true if the passages contain the answer, one of them or several together; \
-otherwise "found" is false and "statements" is empty."""
+otherwise "found" is false and "statements" is empty. "search" is empty if "found" is true; \
+otherwise it has one to three queries, each for one thing that is missing, in words that the \
+documents may use."""
 
 
 def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
@@ -150,13 +162,15 @@ class QuotingReader:
             messages = self.messages(question, shown, task)
             passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
             try:
-                first = await run.structured(messages, wanted.reply, max_tokens=wanted.tokens)
-                reply, cited = await _cite(question, first, passages, messages, wanted, run)
+                draft = Draft(question, passages, run)
+                first = await draft.ask(messages, wanted.reply, max_tokens=wanted.tokens)
+                reply, cited = await _cite(draft, first, messages, wanted)
             except (BudgetExceeded, ModelError) as error:
                 if len(run.meter.calls) == paid == 0 and not task.known:
                     raise
                 problem = error.what
             else:
+                refused = replace(refused, queries=tuple(getattr(reply, "search", ())))
                 if cited.citations or not (reply.found or task.known):
                     return finish(refused, cited, run)
                 if not reply.found:
@@ -220,14 +234,13 @@ def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
 
 
 async def _cite(
-    question: str,
+    draft: Draft,
     first: StructuredReply[Reply],
-    passages: Mapping[int, Passage],
     messages: Sequence[Message],
     wanted: ReplyForm,
-    run: Run,
 ) -> tuple[Reply, Cited]:
     """Return a reply and what of it is cited; if it is nothing, ask once more after `messages`."""
+    question, passages, run = draft.question, draft.passages, draft.run
     reply = first.value
     cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
     if reply.found and not cited.citations:
@@ -236,7 +249,7 @@ async def _cite(
         again = [*messages, said, Message("user", _AGAIN)]
         schema = _require_statements(wanted.reply)
         try:
-            second = await run.structured(again, schema, max_tokens=wanted.tokens, retries=0)
+            second = await draft.ask(again, schema, max_tokens=wanted.tokens, retries=0)
         except (BudgetExceeded, ModelError) as error:
             run.emit(Noted(f"using the reader's first reply: {error.what}"))
         else:

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
-from colligate.core.events import Event, Located, Noted
+from colligate.core.events import Drafted, Event, Located, Noted
 from colligate.core.parameters import format_setting, set_parameters
 from colligate.core.run import allow, parse_risk, refuse
 from colligate.core.strategy import Strategy, load_strategy
@@ -395,7 +395,7 @@ class RecordedRun(Work):
         """Record an event of the engine, without prompts. May be called from any thread."""
         plain = event.to_json()
         plain.pop("messages", None)
-        if isinstance(event, Located | Likely):  # no folder of the server is shown
+        if isinstance(event, Located | Likely | Drafted):  # no folder of the server is shown
             for passage in plain.get("passages", [plain.get("sentence")]):
                 passage |= {"source": hide_folders(passage["source"]), "folder": ""}
         if isinstance(event, Filled):

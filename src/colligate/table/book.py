@@ -172,6 +172,7 @@ class Book:
     def close(self) -> None:
         """Let another run open the file."""
         if self._path is not None:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
             self._lock.release()
 
     def missing(self, document: Document, layout: Layout) -> tuple[Column, ...]:

@@ -90,7 +90,7 @@ class ScriptedModel:
         if isinstance(reply, BaseException):
             raise reply
         if on_token is not None:
-            _stream(reply if isinstance(reply, str) else reply.text, on_token)
+            await _stream(reply if isinstance(reply, str) else reply.text, on_token)
         if isinstance(reply, Completion):
             return reply
         text, thinking = split_thinking(reply)
@@ -137,11 +137,12 @@ class ScriptedModel:
     async def aclose(self) -> None: ...
 
 
-def _stream(text: str, on_token: OnToken) -> None:
+async def _stream(text: str, on_token: OnToken) -> None:
     visible = ThinkingFilter()
     for word in re.findall(r"\S*\s*", text):
         if piece := visible.feed(word):
             on_token(piece)
+            await asyncio.sleep(0)
     if last := visible.close():
         on_token(last)
 

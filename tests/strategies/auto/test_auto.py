@@ -89,11 +89,11 @@ async def test_one_fact_takes_a_kind_and_one_reading_and_says_what_was_done(ask_
 @pytest.mark.parametrize(
     ("kind", "pointwise", "steps"),
     [
-        ("fact", False, ["read on"]),
+        ("fact", False, ["read inside"]),
         ("fact", True, []),
-        ("steps", False, ["dualrag"]),
+        ("steps", False, ["read inside", "dualrag"]),
         ("steps", True, ["decompose", "read"]),
-        ("each", False, ["per-document", "read"]),
+        ("each", False, ["read each", "per-document", "read"]),
         ("each", True, ["per-document", "read"]),
         ("overview", False, ["longrefiner"]),
         ("list", False, ["list-all", "read"]),
@@ -197,7 +197,9 @@ async def test_low_effort_asks_no_model_where_the_answer_is_surely_found(make_ru
 
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):
     _, run, _ = await ask_auto("Who was the cook of the film?", "fact", effort="high")
-    assert list_steps(run) == ["read on", "dualrag", "rdr2", "longrefiner", "duquad"]
+    assert list_steps(run) == [
+        "read inside", "read on", "dualrag", "rdr2", "longrefiner", "duquad"
+    ]  # fmt: skip
     _, run, model = await ask_auto("Who was the cook of the film?", "fact", effort="low")
     assert (list_steps(run), len(model.calls)) == ([], 1)
     assert not events(run, Classified)
@@ -233,7 +235,30 @@ FAILURES = [ServerFailed("it is down"), BudgetExceeded("the token budget is spen
 async def test_a_question_that_cannot_be_classified_is_one_fact(ask_auto, failure, pointwise):
     _, run, _ = await ask_auto(DIRECTOR, failure, CITED, pointwise=pointwise)
     assert any("the question is not classified" in warning for warning in run.warnings)
-    assert list_steps(run) in ([], ["read on"])
+    assert list_steps(run) in ([], ["read inside"])
+
+
+async def test_a_large_reader_reads_every_document_or_more_of_the_best_in_one_call(make_run):
+    """A clause seldom names its contract; what does is found before it."""
+    made, boat = [], "Of the boat of the lease of Boris. " * 9
+    for name in ("Anna", "Boris", "Carla"):
+        clause = f"## Term\n\nIt runs until 1 May {2030 + len(made)}."
+        rest = "".join(f"\n\n## Part {at}\n\n{boat}" for at in range(20))
+        made.append(document(name.lower(), f"# Lease of {name}\n\n{clause}{rest}"))
+
+    async def ask(kind, *search):
+        kinds = json.dumps({"kind": kind})
+        nothing = json.dumps({**json.loads(NOTHING), "search": search})
+        async with InMemorySources(made) as sources:
+            run, model = make_run(sources, lambda call: kinds if asks_kind(call) else nothing)
+            strategy = Auto(mode="sparse", kind="model", k=2, tokens=2000)
+            await strategy.answer("Until when does the lease of Boris run?", run)
+        return [call.prompt for call in model.calls if "<passages>" in call.prompt]
+
+    assert "1 May 2031" in (await ask("fact"))[1]
+    assert "1 May 2032" in (await ask("fact", "May Carla term"))[1]  # as the reader asked
+    each = (await ask("each"))[0]
+    assert all(f"1 May {year}" in each for year in (2030, 2031, 2032))
 
 
 def test_a_first_reading_is_spread_over_documents():

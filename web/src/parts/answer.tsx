@@ -2,8 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { around, pieces } from "../marks";
 import { oneLine, place, withoutHashes, withoutOption } from "../format";
-import type { Answer, Citation, Likely, LocatedPassage, Span } from "../types";
-import { Excerpt, Few, InLibrary, SpanLink } from "./spans";
+import type { Answer, Citation, EventOf, Likely, LocatedPassage, Span } from "../types";
+import { Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
 
 const spanOf = (citation: Citation): Span => ({
   document_id: citation.document,
@@ -116,6 +116,34 @@ export function AnswerText({
           </Few>
         </ul>
       )}
+    </InLibrary.Provider>
+  );
+}
+
+/** The answer as it is written, with marks where a sentence is confirmed, and what is struck out. */
+export function Draft({ draft, library }: { draft: EventOf<"drafted">[]; library: string }) {
+  const spans = draft.flatMap(({ passages }) => passages.map(({ span }) => span));
+  const keys = [...new Set(spans.map(spanKey))];
+  return (
+    <InLibrary.Provider value={library}>
+      <div class="answer draft">
+        <h2 class="cap">Being written and checked</h2>
+        <p class="said">
+          {draft.map(({ text, state, passages, why }, at) => (
+            <span key={at}>
+              {state === "struck" ? <s>{withoutHashes(text)}</s> : withoutHashes(text)}{" "}
+              {why && <span class="uncited">struck out: {why}</span>}
+              {!why &&
+                passages.map(({ span }) => (
+                  <SpanLink key={spanKey(span)} class="cite" span={span}>
+                    <span class="unseen">Source </span>
+                    {keys.indexOf(spanKey(span)) + 1}
+                  </SpanLink>
+                ))}{" "}
+            </span>
+          ))}
+        </p>
+      </div>
     </InLibrary.Provider>
   );
 }

@@ -1,7 +1,7 @@
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as api from "../api";
-import { AnswerText, LikelyHere, Located } from "../parts/answer";
+import { AnswerText, Draft, LikelyHere, Located } from "../parts/answer";
 import {
   Efforts,
   Parameters,
@@ -16,7 +16,7 @@ import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
 import { go, link, type Route } from "../route";
-import { Run, lastOf } from "../run";
+import { Run, draftOf, lastOf } from "../run";
 import { counted, firstWords, oneLine } from "../format";
 import { about, asFailure, current, documentsOf, isKept, library, loadDocuments } from "../state";
 import type { Answer, DocumentInfo, Tree } from "../types";
@@ -470,6 +470,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
   const problem = run.problem.value;
   const located = answer ? undefined : lastOf(run.events.value, "located");
   const likely = answer ? undefined : lastOf(run.events.value, "likely");
+  const draft = run.busy.value ? draftOf(run.events.value) : [];
   useEffect(() => {
     // One that another program added since the list was loaded can be opened too.
     if (answer?.evidence.some(({ document }) => !isKept(run.library, document)))
@@ -483,7 +484,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
       aria-busy={run.busy.value}
     >
       {run.busy.value && (
-        <div class="writing" aria-label="Working">
+        <div class="writing" role="group" aria-label="Working">
           <i />
           <i />
           <i />
@@ -496,6 +497,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
       )}
       {problem && <ProblemNote problem={problem} />}
       {run.state.value === "cancelled" && <p class="quiet">The run was stopped.</p>}
+      {draft.length > 0 && <Draft draft={draft} library={run.library} />}
       {likely && <LikelyHere likely={likely} library={run.library} busy={run.busy.value} />}
       {located && (
         <Located passages={located.passages} library={run.library} busy={run.busy.value} />

@@ -17,16 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import accumulate
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Event, name_first, pluralize
 from colligate.core.parameters import require_min
-from colligate.core.run import Run, show_ranked
+from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Needs, Strategy
-from colligate.core.units import rank_documents
-from colligate.documents import Hit
+from colligate.core.units import join_rankings, rank_documents
+from colligate.documents import Hit, Passage
 from colligate.documents.chunking import Structural
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode, Within, find_named
 from colligate.models.pairs import MiniLMKinds
@@ -45,6 +47,8 @@ Effort = Literal["low", "normal", "high"]
 
 _WHOLE = 16_000  # characters of all documents together that are read whole, in one prompt
 _KIND_TOKENS = 40
+_INSIDE = 3  # documents that are searched inside
+_LEAST_OF_EACH = 500  # tokens of each document, about two passages
 
 _LEAST_ODDS = 0.5  # of a kind other than one fact
 _SURE = 0.9  # of several steps where a small reader takes them first (decision 30)
@@ -52,6 +56,14 @@ _SURE = 0.9  # of several steps where a small reader takes them first (decision 
 _STEPS = {
     "read": ("reading the best passages", ""),
     "read on": ("reading the next passages", ""),
+    "read inside": (
+        "looking up what is missing, and reading more of the best documents",
+        "looked up what was missing",
+    ),
+    "read each": (
+        "reading the best passages of each document",
+        "read the best passages of each document",
+    ),
     "decompose": ("looking up one step after the other", "looked up one step after the other"),
     "dualrag": ("looking up one step after the other", "looked up one step after the other"),
     "per-document": ("reading each document", "read the documents one by one"),
@@ -103,6 +115,8 @@ class Auto:
             normal may take one step more; high takes all, in turn
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others
+        tokens: estimated tokens that a reader reads first, if it reads passages together; it reads
+            twice as many inside the best documents, and three times as many of all documents
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
         kind: what tells the kind of a question: head, a small model in the package (of questions
@@ -115,13 +129,14 @@ class Auto:
     effort: Effort = "normal"
     pool: int = 50
     k: int = 10
+    tokens: int = 6_000
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.JOINED
     most_documents: int = 20
     kind: Literal["head", "model"] = "head"
 
     def __post_init__(self) -> None:
-        require_min(self, pool=1, k=1, most_documents=1)
+        require_min(self, pool=1, k=1, tokens=500, most_documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, find_kind, take the steps of the kind until one finds an answer."""
@@ -164,10 +179,11 @@ class Auto:
         """
         small = run.reads_alone
         steps = "decompose" if small else "dualrag"
+        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 3 * self.tokens
         order = {
-            QuestionKind.FACT: ["read"] if small else ["read", "read on"],
-            QuestionKind.STEPS: [steps, "read"] if small else ["read", steps],
-            QuestionKind.EACH: ["per-document", "read"],
+            QuestionKind.FACT: ["read"] if small else ["read", "read inside"],
+            QuestionKind.STEPS: [steps, "read"] if small else ["read", "read inside", steps],
+            QuestionKind.EACH: [*["read each"][:fit], "per-document", "read"],
             QuestionKind.OVERVIEW: ["read", "longrefiner"],
             QuestionKind.LIST: ["list-all", "read"],
             QuestionKind.COLLECTION: ["collection"],
@@ -207,7 +223,13 @@ class Auto:
         if found.best is not None or step not in ("read", "read on"):
             run.emit(Escalated(why, step))
         try:
-            if step in ("read", "read on"):
+            if step in ("read inside", "read each"):
+                shown = await (self._read_inside if step == "read inside" else self._read_each)(
+                    found, run
+                )
+                answer = await run.read(found.question, shown, form=self.form)
+                found = replace(found, done=(*found.done, f"{_STEPS[step][1]}: {why}"))
+            elif step in ("read", "read on"):
                 overview = kind is QuestionKind.OVERVIEW
                 first, found = await self._choose(step, found, run, overview=overview)
                 reason = "of the search, read later" if step == "read on" else "of the search"
@@ -243,7 +265,7 @@ class Auto:
         hits = list(found.hits)
         if not (found.whole or found.ranked):
             hits = await run.reorder(found.question, hits, mode=self.mode)
-        first = hits if found.whole else spread(hits, self.k)
+        first = hits if found.whole else spread(hits, self._count_first(hits, run))
         if overview and len(found.infos) == 1 and not (found.whole or run.composed):
             document = await run.document(found.infos[0].id)
             spans = await asyncio.to_thread(Structural(), document)
@@ -258,6 +280,52 @@ class Auto:
         done = f"read {passages} of {pluralize(len(documents), 'document')}"
         rest = [hit for hit in hits if hit not in first]
         return first, replace(found, hits=rest, ranked=True, done=(*found.done, done))
+
+    def _count_first(self, hits: Sequence[Hit], run: Run) -> int:
+        """Return how many passages are read first."""
+        if run.reads_alone:
+            return self.k
+        sizes = accumulate(estimate_tokens(hit.passage.text) for hit in hits)
+        return max(self.k, sum(size <= self.tokens for size in sizes))
+
+    async def _read_inside(self, found: _Found, run: Run) -> list[Shown]:
+        """Return what the reader would search for, and more of the best documents.
+
+        A clause seldom names its contract: beside those of other contracts a search misses it.
+        Documents that are short are read whole, of others what a search in them finds.
+        """
+        queries = found.best.queries if found.best else ()
+        asked = [await run.search(each, k=self.k, mode=self.mode) for each in queries]
+        looked_up = [hit.passage for hit in join_rankings(asked)] if asked else []
+        parts = keep_first(looked_up, self.tokens)
+        left = 2 * self.tokens - sum(estimate_tokens(each.text) for each in parts)
+        among = [info.id for info in found.infos]
+        best = await rank_documents(found.question, run, _INSIDE, self.mode, among)
+        for name in best:
+            most = left if name == best[-1] else left // 2  # the best one has most of it
+            document = await run.document(name)
+            if estimate_tokens(document.text) <= most:
+                spans = await asyncio.to_thread(Structural(), document)
+                passages = [document.passage(span) for span in spans]
+            else:
+                hits = await run.search(
+                    found.question, k=self.pool, mode=self.mode, documents=[name]
+                )
+                passages = [hit.passage for hit in hits]
+            kept = keep_first(passages, most)
+            left -= sum(estimate_tokens(each.text) for each in kept)
+            parts += kept
+        once = dict(zip((each.span for each in parts), parts, strict=True))
+        return [Shown(each, reason="looked up or of a best document") for each in once.values()]
+
+    async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
+        """Return the best passages of every document, to be read at once."""
+        most, shown = 3 * self.tokens // len(found.infos), list[Shown]()
+        for info in found.infos:
+            hits = await run.search(found.question, k=self.k, mode=self.mode, documents=[info.id])
+            kept = keep_first([hit.passage for hit in hits], most)
+            shown += [Shown(each, reason="of the best of its document") for each in kept]
+        return shown
 
     async def _make(self, step: str, found: _Found, run: Run) -> Strategy:
         """Return the strategy of a step; many documents are read one by one only with consent."""
@@ -325,6 +393,12 @@ async def find_kind(question: str, run: Run, by: Literal["head", "model"]) -> Qu
 @cache
 def _load_sorter() -> MiniLMKinds:
     return MiniLMKinds()
+
+
+def keep_first(passages: Sequence[Passage], most: int) -> list[Passage]:
+    """Return the first passages, as many as have so many estimated tokens together."""
+    sizes = accumulate(estimate_tokens(each.text) for each in passages)
+    return [each for each, size in zip(passages, sizes, strict=True) if size <= most]
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
