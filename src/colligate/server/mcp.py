@@ -370,6 +370,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         async with forward_progress(context) as on_event:
             table = await service.answer(request, library, on_event)
         text = TABLE_FORMATS[".md"][1](read_table(table)).decode()
+        if len(text) > _MAX_CHARACTERS:
+            text = f"{text[:_MAX_CHARACTERS]}\n(cut here: name fewer documents to see the rest)"
         return CallToolResult(
             content=[TextContent(type="text", text=text)], structured_content=table
         )

@@ -33,8 +33,8 @@ export function RunsView() {
     <div class="runs">
       <h1>Runs</h1>
       <p class="quiet">
-        Questions asked of this server. Those that <code>colligate ask</code> answers without it are
-        not listed.
+        Questions asked of this server, and its tables. Those of <code>colligate ask</code> and{" "}
+        <code>colligate table</code> without it are not listed.
       </p>
       {problem && <ProblemNote problem={problem} />}
       {list?.length === 0 && (
