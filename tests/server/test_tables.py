@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from typing import Any
@@ -11,17 +12,18 @@ import pytest
 
 from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
-from support.http_server import DEFAULT, parse_events
+from support.http_server import DEFAULT, HeldModel, parse_events, until
 from support.leases import COLUMNS, LEASES, read_lease
 
 TABLE = f"{DEFAULT}/table"
 
 
+def reply(call: ChatRequest) -> str:
+    return json.dumps(read_lease(call.prompt, (call.schema or {})["properties"]))
+
+
 @pytest.fixture
 def model() -> ScriptedModel:
-    def reply(call: ChatRequest) -> str:
-        return json.dumps(read_lease(call.prompt, (call.schema or {})["properties"]))
-
     return ScriptedModel(reply)
 
 
@@ -80,6 +82,20 @@ async def test_cells_are_kept_and_only_new_ones_are_filled(serve, model):
         assert (await client.delete(f"{DEFAULT}/documents/{gone}")).status_code == 204
         left = (client.server.libraries.folder("default") / "cells.jsonl").read_text()
         assert ("Anna" in left, "Boris" in left) == (False, True)
+
+
+async def test_a_removed_document_ends_the_table_that_reads_it(serve):
+    held = HeldModel(reply)
+    async with serve(held, LEASES) as client:
+        filling = asyncio.create_task(client.post(TABLE, json={"columns": COLUMNS}))
+        await until(lambda: held.now == len(LEASES))
+        gone = await client.document("Lease of Anna")
+        assert (await client.delete(f"{DEFAULT}/documents/{gone}")).status_code == 204
+        held.gate.set()
+        await filling
+        assert client.server.runs.list_runs("default") == []
+        left = (client.server.libraries.folder("default") / "cells.jsonl").read_text()
+        assert gone not in left
 
 
 async def test_corrections_are_kept(serve, model):

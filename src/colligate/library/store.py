@@ -344,12 +344,12 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
 
 def erase_cells(library: Path, documents: Collection[str]) -> None:
     """Delete the cells of documents from a library's tables."""
-    file = library / CELLS_FILE
+    file, ids = library / CELLS_FILE, _encode(documents)
     if holds_id(file, documents):
         new = file.with_name(f"{file.name}.new")
         make_private_file(new)
         with file.open("rb") as lines, new.open("wb") as kept:
-            kept.writelines(line for line in lines if not _names(line, _encode(documents)))
+            kept.writelines(line for line in lines if not _names(line, ids))
         new.replace(file)
 
 
@@ -361,8 +361,8 @@ def _encode(documents: Collection[str]) -> set[bytes]:
     return {json.dumps(document)[1:-1].encode() for document in documents}
 
 
-def _names(line: bytes, ids: Collection[bytes]) -> bool:
-    return not set(ids).isdisjoint(_STRING.findall(line))
+def _names(line: bytes, ids: set[bytes]) -> bool:
+    return not ids.isdisjoint(_STRING.findall(line))
 
 
 def holds_id(file: Path, documents: Collection[str]) -> bool:

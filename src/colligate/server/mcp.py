@@ -197,9 +197,9 @@ class SingleLibrary:
         """Return the answer or the table as JSON; the run stops when the caller is cancelled."""
         _require_default(library)
         hear = None if on_event is None else lambda event: on_event(event.to_json())
-        documents = await self._find_documents()
         if isinstance(request, TableRequest):
-            documents = documents if request.documents is None else request.documents
+            found = await self._find_documents()
+            documents = found if request.documents is None else request.documents
             path = (await self.engine.open_library()).path / CELLS_FILE
             with await in_thread(Book, path) as book:
                 table = await self.engine.table(
@@ -209,7 +209,7 @@ class SingleLibrary:
         request.check_retriever()
         answer = await self.engine.ask(
             request.question,
-            documents=documents,
+            documents=await self._find_documents(),
             strategy=request.strategy,
             parameters=[f"{name}={value}" for name, value in request.parameters.items()],
             retriever=request.retriever,

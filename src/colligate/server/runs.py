@@ -99,7 +99,9 @@ class Runs:
                 Shape(request.json_schema)
             asked = request.model_dump(include={"question", "parameters", "retriever"})
             asked |= {"strategy": strategy.name, "earlier": request.earlier}
-        _require_short(asked["question"], self._config)
+        if len(asked["question"]) > (limit := self._config.question_characters):
+            why = f"it has {len(asked['question']):,} characters and the limit is {limit:,}"
+            raise UsageError("the question or the list of columns is too long", why, "shorten it")
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
@@ -245,9 +247,8 @@ class Runs:
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
         holds_text: bool = await in_thread(run.holds, run.removed) if run.removed else False
-        if run.removed:
-            await in_thread(erase_cells, self._libraries.folder(run.library), run.removed)
         if holds_text:
+            await in_thread(erase_cells, run.folder.parent, run.removed)
             await self._delete(run)
 
     async def _run(
@@ -311,12 +312,6 @@ class Runs:
                     run.delete_files()
             elif number:
                 run.kept_outcome = None
-
-
-def _require_short(question: str, config: ServerConfig) -> None:
-    if len(question) > (limit := config.question_characters):
-        why = f"it has {len(question):,} characters and the limit is {limit:,}"
-        raise UsageError("the question is too long", why, "shorten it")
 
 
 def _make_strategy(request: AskRequest) -> Strategy:
