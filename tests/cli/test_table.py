@@ -14,46 +14,12 @@ from typing import Any
 import openpyxl
 import pytest
 
-from support.prompts import passages_in
-
-COLUMNS = "rent: money; ends on: date; law; parties: list; renews: yes/no"
-LEASES = {
-    "anna.md": "# Lease of Anna\n\nThe rent is EUR 48,000 a year. It ends on 31 December 2026.\n\n"
-    "The parties are Anna Field and Mill Ltd. It renews by itself. The laws of Ireland apply.\n",
-    "boris.md": "# Lease of Boris\n\nThe rent is USD 12,500 a year. It ends on 1 March 2027.\n\n"
-    "By the schedule the rent is USD 13,000 a year.\n\n=HYPERLINK is a formula.\n",
-}  # fmt: skip
-# What a reader quotes for each column, and its value.
-SAYS = {
-    "rent": r"rent is ((?:EUR|USD) [\d,]+)",
-    "ends on": r"ends on (\d+ \w+ \d+)",
-    "law": r"laws of (\w+)|(=HYPERLINK)",
-    "parties": r"(Anna Field)|(Mill Ltd)",
-    "renews": r"(renews by itself)",
-    "name": r"Loan (\w)",
-    "amount": r"Loan \w of (\d+ euros)",
-}
+from support.leases import COLUMNS, LEASES, read_lease
 
 
 def read(body: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reader says that finds each column by its words."""
     prompt = "\n".join(turn["content"] for turn in body["messages"])
-    schema = body["response_format"]["json_schema"]["schema"]
-    fields = schema["properties"]
-    if "judgements" in fields:
-        numbers = re.findall(r"^Statement (\d+): (.*)$", prompt, re.M)
-        unclear = {n: "unclear" if "Ireland" in said else "supports" for n, said in numbers}
-        return {"judgements": [{"number": int(n), "verdict": v} for n, v in unclear.items()]}
-    found: dict[str, Any] = {"rows": []}
-    for name in SAYS:
-        found[name] = [
-            {"passage": n, "quote": each[0], "value": name == "renews" or each[each.lastindex or 0]}
-            for n, text in passages_in(prompt).items()
-            for each in re.finditer(SAYS[name], text)
-        ]
-    for name, amount in zip(found["name"], found["amount"], strict=True):
-        found["rows"].append({"name": name, "amount": [amount]})
-    return {name: found[name] for name in fields}
+    return read_lease(prompt, body["response_format"]["json_schema"]["schema"]["properties"])
 
 
 class Filling:
@@ -143,7 +109,7 @@ def test_the_same_command_fills_only_what_is_new(filling, tmp_path):
     filling.asked.clear()
     (filling.folder / "carla.md").write_text("# Lease of Carla\n\nThe rent is EUR 9,000 a year.\n")
     said = filling("--dry-run", "-o", out)
-    assert re.match(r"1 documents, about 2 calls and \d+ tokens", said.stdout)
+    assert re.match(r"1 documents, about 2 calls and 2,\d+ tokens", said.stdout)
     # The file beside it has the columns and the folder.
     done = filling.colligate.here(
         "table", out.with_suffix(".toml"), "--model", f"openai:reader@{filling.server.url}",

@@ -55,8 +55,8 @@ def quoting(call: ChatRequest) -> str:
 class HeldModel(ScriptedModel):
     """A reader whose replies wait until `gate` is set; `now` counts those that wait."""
 
-    def __init__(self) -> None:
-        super().__init__(quoting)
+    def __init__(self, reply: Callable[[ChatRequest], str] = quoting) -> None:
+        super().__init__(reply)
         self.gate = asyncio.Event()
         self.now = 0
         self.most = 0

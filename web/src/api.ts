@@ -5,12 +5,15 @@ import type {
   About,
   Answer,
   Box,
+  Cell,
   DocumentInfo,
   DocumentText,
+  Estimate,
   Job,
   Library,
   Problem,
   RunInfo,
+  Table,
   Tree,
 } from "./types";
 
@@ -130,7 +133,7 @@ export const pageBoxes = (
 export const tree = (library: string, id: string): Promise<Tree> =>
   json(of(library, "documents", id, "tree"));
 export const runs = (library: string): Promise<RunInfo[]> => json(of(library, "runs"));
-export const runById = (id: string): Promise<RunInfo & { answer?: Answer | null }> =>
+export const runById = (id: string): Promise<RunInfo & { answer?: Answer; table?: Table }> =>
   json(`api/runs/${encodeURIComponent(id)}`);
 export const answerFile = (run: string, ending: string): Promise<Response> =>
   request(`api/runs/${encodeURIComponent(run)}/answer.${ending}`);
@@ -166,6 +169,27 @@ export async function* ask(
   const init = sent("POST", { ...asked, stream: true });
   yield* stream(await request(of(library, "ask"), { ...init, signal }));
 }
+
+export const estimate = (library: string, columns: string): Promise<Estimate> =>
+  json(of(library, "table", "estimate"), sent("POST", { columns }));
+
+export async function* fill(
+  library: string,
+  columns: string,
+  signal: AbortSignal,
+): AsyncGenerator<Message> {
+  const init = sent("POST", { columns, stream: true });
+  yield* stream(await request(of(library, "table"), { ...init, signal }));
+}
+
+export const tableFile = (run: string, ending: string): Promise<Response> =>
+  request(`api/runs/${encodeURIComponent(run)}/table.${ending}`);
+
+/** Say what a cell must be: a text, "" if the document lacks it, null if it is right. */
+export const correct = (
+  run: string,
+  said: { document: string; row: string; column: string; text: string | null },
+): Promise<Cell> => json(`api/runs/${encodeURIComponent(run)}/cell`, sent("PUT", said));
 
 export async function* runEvents(id: string, signal: AbortSignal): AsyncGenerator<Message> {
   yield* stream(await request(`api/runs/${encodeURIComponent(id)}/events`, { signal }));

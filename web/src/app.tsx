@@ -11,15 +11,17 @@ import { AskView, isInView } from "./views/ask";
 import { DocumentView } from "./views/document";
 import { LibraryView } from "./views/library";
 import { RunView, RunsView } from "./views/runs";
+import { TableView } from "./views/table";
 
 const VIEWS: Record<string, [title: string, view: FunctionComponent]> = {
   ask: ["Ask", AskView],
+  table: ["Table", TableView],
   library: ["Library", LibraryView],
   runs: ["Runs", RunsView],
   run: ["Run", RunView],
   document: ["Document", DocumentView],
 };
-const SHOWN = ["ask", "library", "runs"];
+const SHOWN = ["ask", "table", "library", "runs"];
 
 export function App() {
   const { view } = route.value;
@@ -94,6 +96,7 @@ function LibraryChoice() {
     <label class="library-choice grow">
       <span class="quiet">Library</span>
       <select
+        aria-label="Library"
         value={library.value}
         onChange={(event) => (library.value = event.currentTarget.value)}
       >

@@ -8,6 +8,7 @@ import "./styles/run.css";
 import "./styles/pictures.css";
 import "./styles/document.css";
 import "./styles/library.css";
+import "./styles/table.css";
 
 const root = document.getElementById("page");
 if (root) render(<App />, root);

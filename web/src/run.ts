@@ -9,6 +9,7 @@ import {
   type Events,
   type Problem,
   type RunInfo,
+  type Table,
   type TraceEvent,
 } from "./types";
 
@@ -21,6 +22,7 @@ export class Run {
   readonly state = signal<State>("starting");
   readonly place = signal<number | null>(null);
   readonly answer = signal<Answer | null>(null);
+  readonly table = signal<Table | null>(null);
   readonly problem = signal<Problem | null>(null);
   readonly seconds = signal(0);
   readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
@@ -44,6 +46,12 @@ export class Run {
     this.asked = asked;
     this.tick();
     await this.follow(api.ask(this.library, asked, this.control.signal));
+  }
+
+  /** Fill a table with the columns that the question names, and follow until the end. */
+  async fill(): Promise<void> {
+    this.tick();
+    await this.follow(api.fill(this.library, this.question, this.control.signal));
   }
 
   /** Show a run that has ended, or follow one under way. */
@@ -85,6 +93,10 @@ export class Run {
     } else if (message.event === "answer") {
       this.flush();
       this.finish(data as Answer);
+    } else if (message.event === "table") {
+      this.flush();
+      this.table.value = data as Table;
+      this.end("done");
     } else if (message.event === "problem") {
       this.flush();
       const problem = data as Problem;
@@ -98,6 +110,10 @@ export class Run {
   private async settle(): Promise<void> {
     if (this.id) {
       const known = await api.runById(this.id).catch(() => null);
+      if (known?.table) {
+        this.table.value = known.table;
+        return this.end("done");
+      }
       if (known?.answer) return this.finish(known.answer);
       if (known?.state === "cancelled") return this.end("cancelled");
     }

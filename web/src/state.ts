@@ -1,4 +1,5 @@
 // What all views share: the server's description, the libraries, the theme.
+import type { ComponentChildren } from "preact";
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "./api";
 import type { About, DocumentInfo, Library, Span } from "./types";
@@ -89,6 +90,7 @@ export type Opened = {
   end: number;
   number?: number;
   others?: Span[];
+  panel?: ComponentChildren; // shown above the text
 };
 export const opened = signal<Opened | null>(null);
 

@@ -56,6 +56,35 @@ export type Answer = {
   seconds?: number;
 };
 
+export type CellValue = {
+  written: string;
+  value: string | number | boolean | null; // null: it cannot be read in one way
+  unit: string;
+  citation: Citation | null;
+  probability: number | null;
+};
+
+/** `reason` says why no value holds, `doubt` why a person should look at it. */
+export type Cell = {
+  values: CellValue[];
+  reason: string | null;
+  corrected: boolean;
+  doubt: string;
+};
+
+/** The cells of a document, or of a record in it with a name, by the name of their column. */
+export type Row = { document: string; title: string; name: string; cells: Record<string, Cell> };
+
+export type Table = {
+  columns: { name: string }[];
+  rows: Row[];
+  usage: Usage;
+  warnings: string[];
+  seconds?: number;
+};
+
+export type Estimate = { columns: string[]; documents: number; calls: number; tokens: number };
+
 export type Parameter = {
   name: string;
   type: string;
@@ -181,6 +210,7 @@ export type TraceEvent = { event: string; at: number; line?: string };
 /** The fields of the events that the page does more with than show their line. */
 export type Events = {
   noted: { text: string; warning: boolean };
+  filled: { rows: Row[] };
   progressed: { phase: string; done: number; total: number };
   retrieved: { query: string; spans: Span[]; scores: number[]; how: string; seconds: number };
   scored: { signal: string; spans: Span[]; scores: number[] };

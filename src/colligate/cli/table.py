@@ -189,8 +189,7 @@ async def _review(table: Table, book: Book, engine: Engine) -> Table:
 def _ask_about(row: Row, column: Column, language: str) -> Cell | None:
     """Return a cell as a person wants it; None to end the review."""
     from colligate.export import describe_place
-    from colligate.table import Cell, CellValue, Reason
-    from colligate.table.values import normalise
+    from colligate.table import correct_cell
 
     cell = row.cells[column.name]
     note(f"\n{to_one_line(row.title)} {to_one_line(row.name)}: {column.name}", style="bold")
@@ -203,9 +202,4 @@ def _ask_about(row: Row, column: Column, language: str) -> Cell | None:
     said = input("Enter keeps it, a text replaces it, - empties it, q ends: ").strip()
     if said == "q":
         return None
-    if said == "-":
-        return Cell(reason=Reason.MISSING, corrected=True)
-    if said:
-        value, unit = normalise(said, column, language)
-        return Cell((CellValue(said, value, unit),), corrected=True)
-    return replace(cell, corrected=True)
+    return correct_cell(cell, column, "" if said == "-" else said or None, language)

@@ -5,6 +5,7 @@ vectors-N.f32      the passages' vectors, of N numbers each
 adding             held by the process that adds documents, empty
 responses.sqlite   what models said about documents, if a strategy keeps it
 files/, runs/      files sent to a server, and its runs over them
+cells.jsonl        the finished cells of a server's tables
 web/               files fetched from web addresses
 """
 
@@ -39,11 +40,15 @@ from colligate.private import make_private_file, make_private_folder
 RESPONSES_FILE = "responses.sqlite"
 FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
+CELLS_FILE = "cells.jsonl"
 
 LOCK_FILE = "adding"
 
 # What may be in a folder that has no catalogue yet.
-_OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
+_OURS = frozenset(
+    {FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE}
+    | {CELLS_FILE + ending for ending in ("", ".lock", ".new")}
+)
 
 
 def resolve_default_path(embedder: str) -> Path:
@@ -324,6 +329,7 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
         for run in {file.with_suffix("") for file in found}:
             for suffix in (".jsonl", ".json", ".new"):
                 run.with_name(run.name + suffix).unlink(missing_ok=True)
+    erase_cells(library, documents)
     own = Path(os.path.realpath(library / FILES_FOLDER))
     for source in sources:
         if is_address(source):
@@ -336,17 +342,34 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
                 file.parent.rmdir()
 
 
+def erase_cells(library: Path, documents: Collection[str]) -> None:
+    """Delete the cells of documents from a library's tables."""
+    file, ids = library / CELLS_FILE, _encode(documents)
+    if holds_id(file, documents):
+        new = file.with_name(f"{file.name}.new")
+        make_private_file(new)
+        with file.open("rb") as lines, new.open("wb") as kept:
+            kept.writelines(line for line in lines if not _names(line, ids))
+        new.replace(file)
+
+
 _UNKNOWN = b'"earlier": null'  # in a string its quotes would have backslashes
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"')  # of JSON
 
 
+def _encode(documents: Collection[str]) -> set[bytes]:
+    return {json.dumps(document)[1:-1].encode() for document in documents}
+
+
+def _names(line: bytes, ids: set[bytes]) -> bool:
+    return not ids.isdisjoint(_STRING.findall(line))
+
+
 def holds_id(file: Path, documents: Collection[str]) -> bool:
     """Return whether a file of JSON lines has one of these ids as a string, or cannot say."""
-    ids = {json.dumps(document)[1:-1].encode() for document in documents}
+    ids = _encode(documents)
     try:
         with file.open("rb") as lines:
-            return any(
-                _UNKNOWN in line or not ids.isdisjoint(_STRING.findall(line)) for line in lines
-            )
+            return any(_UNKNOWN in line or _names(line, ids) for line in lines)
     except FileNotFoundError:
         return False

@@ -42,7 +42,7 @@ from colligate.server.connections import (
     raise_descriptor_limit,
 )
 from colligate.server.errors import PROBLEM_RESPONSES, Busy, NotHere, Refused, error_response
-from colligate.server.routes import about, documents, libraries, runs
+from colligate.server.routes import about, documents, libraries, runs, tables
 from colligate.server.state import SECONDS_TO_CLOSE, ServerState
 from colligate.server.stream import AsciiJSONResponse
 
@@ -85,6 +85,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         libraries.jobs_router,
         documents.router,
         runs.router,
+        tables.router,
     ):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     for router in (openai.router, ollama.router, embeddings.router):
@@ -102,7 +103,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         app.add_middleware(
             CORSMiddleware,
             allow_origins=config.allow_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
         )
     return app

@@ -42,10 +42,11 @@ _ANY = frozenset(Right)
 _RIGHTS = tuple(
     (re.compile(methods), re.compile(path, re.DOTALL), frozenset(rights))
     for methods, path, rights in (
-        ("POST", "/api/libraries/[^/]+/ask|/v1/chat/completions|/api/chat", {Right.ASK}),
+        ("POST", "/api/libraries/[^/]+/(ask|table(/estimate)?)", {Right.ASK}),
+        ("POST", "/v1/chat/completions|/api/chat", {Right.ASK}),
         # Of each run, a token that is not an admin's sees its own.
         ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
-        ("DELETE", "/api/runs/.*", {Right.ASK}),
+        ("DELETE|PUT", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),

@@ -112,7 +112,7 @@ async def chat(request: Request, body: OllamaChatRequest, server: State) -> Resp
     if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
-    whole = completion.to_json(await run.answer())
+    whole = completion.to_json(await run.result())
     text = whole["choices"][0]["message"]["content"]
     return AsciiJSONResponse(_reply(completion, text, whole["colligate"]))
 
@@ -121,7 +121,7 @@ async def _stream_lines(run: RecordedRun, completion: ChatCompletion) -> AsyncIt
     """Send the answer in pieces when the run has ended."""
     await run.wait()
     try:
-        answer = await run.answer()
+        answer = await run.result()
     except RunFailed as error:
         yield _encode_line(ollama_error(error.problem))
         return

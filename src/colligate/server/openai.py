@@ -192,7 +192,7 @@ async def create_chat_completion(
     if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
-    return AsciiJSONResponse(completion.to_json(await run.answer()))
+    return AsciiJSONResponse(completion.to_json(await run.result()))
 
 
 async def begin_completion(
@@ -228,7 +228,7 @@ async def _stream_completion(
     async for _, event in server.runs.follow(run):
         yield ServerSentEvent(comment=render_event(json.loads(event)), sep="\n")
     try:
-        answer = await run.answer()
+        answer = await run.result()
     except RunFailed as error:
         yield _data(openai_error(error.problem))
         return

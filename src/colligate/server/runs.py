@@ -20,25 +20,36 @@ from typing import Any, BinaryIO
 from pydantic import Field
 
 from colligate.concurrency import in_thread
+from colligate.core.answer import Answer
 from colligate.core.events import Drafted, Event, Located, Noted
 from colligate.core.parameters import format_setting, set_parameters
 from colligate.core.run import allow, parse_risk, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import UsageError
 from colligate.library.sources import parse_conditions
-from colligate.library.store import RUNS_FOLDER, holds_id
+from colligate.library.store import RUNS_FOLDER, erase_cells, holds_id
 from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
 from colligate.readers.filling import Shape
 from colligate.readers.finding import Likely
 from colligate.server.config import ServerConfig
-from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
+from colligate.server.errors import Busy, Conflict, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import AskRequest, refuse_loading
+from colligate.server.shapes import (
+    AskRequest,
+    Correction,
+    TableRequest,
+    describe_filled,
+    describe_row,
+    refuse_loading,
+)
 from colligate.server.stream import encode_json
+from colligate.server.tables import Tables
 from colligate.server.tokens import CALLER, Right
 from colligate.server.work import Work, WorkState, finish
+from colligate.table import Table
+from colligate.table.filler import Filled
 
 
 class Runs:
@@ -48,12 +59,16 @@ class Runs:
     the place of each.
     """
 
-    def __init__(self, libraries: Libraries, config: ServerConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, libraries: Libraries, config: ServerConfig, metrics: Metrics, tables: Tables
+    ) -> None:
         self._libraries = libraries
         self._config = config
         self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
         self._places = asyncio.Semaphore(config.runs)
+        self._tables = tables
+        self._correcting = asyncio.Lock()
         self._closing = False
 
     async def load(self) -> None:
@@ -63,16 +78,30 @@ class Runs:
             for run in await in_thread(_load_runs, folder):
                 self._runs[run.id] = run
 
-    async def start(self, library: str, request: AskRequest) -> RecordedRun:
-        """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
+    async def start(self, library: str, request: AskRequest | TableRequest) -> RecordedRun:
+        """Ask a question of a library, or fill a table over it.
+
+        `Busy` if too many runs wait or the server is stopping.
+        """
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
-        strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
-        parse_risk(request.risk)
-        request.check_retriever()
-        if request.json_schema is not None:
-            Shape(request.json_schema)
+        asked: dict[str, Any]
+        if isinstance(request, TableRequest):
+            strategy = None
+            columns = "; ".join(each.text for each in request.layout.columns)
+            asked = {"question": columns, "strategy": "table", "parameters": {"rows": request.rows}}
+        else:
+            strategy = _make_strategy(request)
+            parse_risk(request.risk)
+            request.check_retriever()
+            if request.json_schema is not None:
+                Shape(request.json_schema)
+            asked = request.model_dump(include={"question", "parameters", "retriever"})
+            asked |= {"strategy": strategy.name, "earlier": request.earlier}
+        if len(asked["question"]) > (limit := self._config.question_characters):
+            why = f"it has {len(asked['question']):,} characters and the limit is {limit:,}"
+            raise UsageError("the question or the list of columns is too long", why, "shorten it")
         folder = self._libraries.folder(library) / RUNS_FOLDER
         over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
@@ -82,16 +111,12 @@ class Runs:
         run = RecordedRun(
             library=library,
             folder=folder,
-            question=request.question,
-            strategy=strategy.name,
-            parameters=request.parameters,
-            retriever=request.retriever,
             documents=request.documents,
             where=request.where,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
             asked_by=None if caller is None else caller.name,
             asked_with=None if caller is None else caller.short_digest,
-            earlier=request.earlier,
+            **asked,
         )
         run.open(self._config.run_bytes)
         # Not in its task: requests of the same moment must not take the same place.
@@ -153,6 +178,7 @@ class Runs:
         """Delete all runs of a library."""
         for run in self.list_runs(library):
             await self.forget(run)
+        self._tables.close(library)
 
     async def forget_documents(self, library: str, documents: Collection[str]) -> None:
         """Forget the runs that may hold text of these documents, which were removed.
@@ -173,12 +199,25 @@ class Runs:
             if run.state == "queued":
                 run.cancel()
         await finish(self._unfinished(), grace)
+        self._tables.close()
 
     async def _delete(self, run: RecordedRun) -> None:
         if self._runs.pop(run.id, None) is not None:
             await in_thread(run.delete_files)
 
-    async def _execute(self, run: RecordedRun, request: AskRequest, strategy: Strategy) -> None:
+    async def correct(self, run: RecordedRun, said: Correction) -> dict[str, Any]:
+        """Keep what a person says of a cell, and return it; `Conflict` before the run has ended."""
+        if not run.ended:
+            raise Conflict("the table is not filled so far", "", "correct it when it is")
+        async with self._correcting:
+            shown = await run.result("table")
+            cell = await self._tables.correct(run.library, shown, said)
+            await in_thread(run.save, {"table": shown})
+        return cell
+
+    async def _execute(
+        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+    ) -> None:
         began = None
         state: WorkState
         try:
@@ -186,26 +225,17 @@ class Runs:
                 run.state = "running"
                 self._announce_places()
                 began = time.perf_counter()
-                answer = await self._libraries.engine(run.library).ask(
-                    request.question,
-                    strategy=strategy,
-                    retriever=request.retriever,
-                    documents=request.documents,
-                    where=request.where,
-                    max_tokens_total=request.max_tokens_total,
-                    timeout=request.timeout,
-                    risk=request.risk,
-                    schema=request.json_schema,
-                    on_event=run.record,
-                    consent=allow if request.yes else refuse,
-                    history=[turn.to_turn() for turn in request.history],
-                    live=request.stream,
-                )
+                result = await self._run(run, request, strategy)
             seconds = round(time.perf_counter() - began, 3)
-            shown = answer.to_json() | {"run": run.id, "seconds": seconds}
-            for citation in shown["citations"]:  # no folder of the server is shown
-                citation["source"] = hide_folders(citation["source"])
-            run.found, state, outcome = answer.found, "done", {"answer": shown}
+            if isinstance(result, Table):
+                run.found = bool(result.filled[0])
+                shown = await in_thread(describe_filled, result)
+            else:
+                run.found, shown = result.found, result.to_json()
+                for citation in shown["citations"]:  # no folder of the server is shown
+                    citation["source"] = hide_folders(citation["source"])
+            shown |= {"run": run.id, "seconds": seconds}
+            state, outcome = "done", {request.makes: shown}
             self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:
             state, outcome = "cancelled", self._cancelled()
@@ -218,7 +248,32 @@ class Runs:
         self._end(run, state, outcome)
         holds_text: bool = await in_thread(run.holds, run.removed) if run.removed else False
         if holds_text:
+            await in_thread(erase_cells, run.folder.parent, run.removed)
             await self._delete(run)
+
+    async def _run(
+        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+    ) -> Answer | Table:
+        engine = self._libraries.engine(run.library)
+        limits: Any = request.model_dump(
+            include={"documents", "where", "max_tokens_total", "timeout"}
+        )
+        limits["on_event"] = run.record
+        if isinstance(request, TableRequest):
+            book = await self._tables.open(run.library)
+            return await engine.table(request.layout, book=book, **limits)
+        assert strategy is not None
+        return await engine.ask(
+            request.question,
+            strategy=strategy,
+            retriever=request.retriever,
+            risk=request.risk,
+            schema=request.json_schema,
+            consent=allow if request.yes else refuse,
+            history=[turn.to_turn() for turn in request.history],
+            live=request.stream,
+            **limits,
+        )
 
     def _cancelled(self) -> dict[str, Any]:
         if self._closing:
@@ -259,16 +314,13 @@ class Runs:
                 run.kept_outcome = None
 
 
-def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
+def _make_strategy(request: AskRequest) -> Strategy:
     """Check a question and return its strategy with the parameters.
 
     A parameter may not name a model: the server would load any model named there.
     """
     if not request.question.strip():
         raise UsageError("the question is empty", hint="write a question")
-    if len(request.question) > (limit := config.question_characters):
-        why = f"it has {len(request.question):,} characters and the limit is {limit:,}"
-        raise UsageError("the question is too long", why, "shorten it")
     kind = load_strategy(request.strategy)
     for name in request.parameters:
         if not re.fullmatch(r"\w+", name):
@@ -341,6 +393,8 @@ class RecordedRun(Work):
         if isinstance(event, Located | Likely | Drafted):  # no folder of the server is shown
             for passage in plain.get("passages", [plain.get("sentence")]):
                 passage |= {"source": hide_folders(passage["source"]), "folder": ""}
+        if isinstance(event, Filled):
+            plain["rows"] = [describe_row(row) for row in event.rows]
         if threading.get_ident() == self._thread or self._loop is None:
             self.write(plain)
         else:
@@ -369,22 +423,22 @@ class RecordedRun(Work):
         self.wake()
 
     async def outcome(self) -> dict[str, Any]:
-        """Return `{"answer": ...}` or `{"problem": ...}`, or `{}` before the end."""
+        """Return the answer, table or problem under its name, or `{}` before the end."""
         if self.kept_outcome is not None or not self.ended:
             return self.kept_outcome or {}
         try:
             summary = json.loads(await in_thread(self.summary.read_bytes))
         except FileNotFoundError:
             return {"problem": problem(404, "the run was forgotten")}
-        return {key: summary[key] for key in ("answer", "problem") if key in summary}
+        return {key: summary[key] for key in ("answer", "table", "problem") if key in summary}
 
-    async def answer(self) -> dict[str, Any]:
-        """Return the answer of a run that has ended; raise `RunFailed` if it failed."""
+    async def result(self, name: str = "answer") -> dict[str, Any]:
+        """Return the answer or the table of a run that has ended; `RunFailed` if it has none."""
         outcome = await self.outcome()
-        if "answer" not in outcome:
-            raise RunFailed(outcome.get("problem", problem(404, "the run was forgotten")))
-        answer: dict[str, Any] = outcome["answer"]
-        return answer
+        if name not in outcome:
+            raise RunFailed(outcome.get("problem", problem(404, f"the run has no {name}")))
+        result: dict[str, Any] = outcome[name]
+        return result
 
     # Its files. These methods block, but only for a moment.
 

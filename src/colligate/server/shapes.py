@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -22,6 +22,7 @@ from colligate.library.web import hide_folders
 from colligate.plugins import load_plugin, plugins
 from colligate.readers.followup import Turn
 from colligate.retrievers import make_retriever, split_retriever
+from colligate.table import Column, Layout, Row, Table, parse_columns
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""
@@ -88,6 +89,14 @@ Conditions = Annotated[
     ),
 ]
 
+DocumentIds = Annotated[
+    list[str] | None,
+    Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
+]
+MostTokens = Annotated[int | None, Field(ge=1, le=1 << 53)]
+Seconds = Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")]
+Streamed = Annotated[bool, Field(description="Send events as they come.")]
+
 Risk = Annotated[
     float | str,
     Field(
@@ -123,6 +132,7 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
 class AskRequest(BaseModel):
     """A question, and how it is to be answered."""
 
+    makes: ClassVar[str] = "answer"
     model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(min_length=1, description="The question.")]
     strategy: StrategyName = DEFAULT_STRATEGY
@@ -131,13 +141,10 @@ class AskRequest(BaseModel):
         Field(max_length=100, description="Parameters of the strategy, by name."),
     ] = {}
     retriever: RetrieverName | None = None
-    documents: Annotated[
-        list[str] | None,
-        Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
-    ] = None
+    documents: DocumentIds = None
     where: Conditions = []
-    max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
-    timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
+    max_tokens_total: MostTokens = None
+    timeout: Seconds = None
     risk: Risk | None = None
     json_schema: Annotated[
         dict[str, Any] | None,
@@ -147,7 +154,7 @@ class AskRequest(BaseModel):
         bool, Field(description="Allow work that takes many calls, as an agent for each document.")
     ] = False
     history: History = []
-    stream: Annotated[bool, Field(description="Send events as they come.")] = False
+    stream: Streamed = False
 
     @property
     def earlier(self) -> list[str] | None:
@@ -172,6 +179,86 @@ class AskRequest(BaseModel):
         if kind in plugins("retrievers"):
             refuse_loading(load_plugin("retrievers", kind, type), settings)
         make_retriever(self.retriever)
+
+
+class TableRequest(BaseModel):
+    """The columns of a table, and the documents that it has rows for."""
+
+    makes: ClassVar[str] = "table"
+    model_config = ConfigDict(extra="forbid")
+    columns: Annotated[
+        str | list[Column],
+        Field(description='"rent: money; ends on: date; status: open|closed", or objects.'),
+    ]
+    rows: Annotated[
+        str, Field(max_length=1000, description='What a row is, if not a document: "each loan".')
+    ] = ""
+    documents: DocumentIds = None
+    where: Conditions = []
+    max_tokens_total: MostTokens = None
+    timeout: Seconds = None
+    stream: Streamed = False
+
+    @property
+    def layout(self) -> Layout:
+        """The columns, and what a row is."""
+        given = self.columns
+        return Layout(parse_columns(given) if isinstance(given, str) else tuple(given), self.rows)
+
+
+class Correction(BaseModel):
+    """What a person says of a cell; `row` names a record of the document, if rows are records."""
+
+    model_config = ConfigDict(extra="forbid")
+    document: Annotated[str, Field(max_length=1000)]
+    column: Annotated[str, Field(max_length=200)]
+    row: Annotated[str, Field(max_length=1000)] = ""
+    text: Annotated[
+        str | None,
+        Field(
+            max_length=2000,
+            description='What the cell must say; "" if the document lacks it, null if it is right.',
+        ),
+    ]
+
+
+class TableShape(TypedDict):
+    """The object that `colligate table --json` prints; over HTTP with its run and its seconds.
+
+    `row` says what a row is, if not a document; each cell has `doubt`, why to look at it.
+    """
+
+    columns: list[dict[str, Any]]
+    row: str
+    rows: list[dict[str, Any]]
+    usage: dict[str, Any]
+    warnings: list[str]
+    run: NotRequired[str]
+    seconds: NotRequired[float]
+
+
+class EstimateShape(TypedDict):
+    """What a table takes: the documents that are not filled yet, about how many calls, tokens."""
+
+    columns: list[str]
+    documents: int
+    calls: int
+    tokens: int
+
+
+def describe_row(row: Row) -> dict[str, Any]:
+    """Return a row as JSON, with what is doubtful in each cell and no folder of this machine."""
+    shown = row.to_json() | {"source": hide_folders(row.source)}
+    for name, cell in shown["cells"].items():
+        cell["doubt"] = row.cells[name].doubt
+        for citation in filter(None, (value["citation"] for value in cell["values"])):
+            citation["source"] = hide_folders(citation["source"])
+    return shown
+
+
+def describe_filled(table: Table) -> dict[str, Any]:
+    """Return a table as `TableShape`."""
+    return {**table.to_json(), "rows": [describe_row(row) for row in table.rows]}
 
 
 class AnswerShape(TypedDict):

@@ -24,8 +24,9 @@ from colligate.server.errors import NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.runs import Runs
-from colligate.server.shapes import AskRequest, OnEvent
+from colligate.server.shapes import AskRequest, OnEvent, TableRequest
 from colligate.server.stream import EventStream
+from colligate.server.tables import Tables
 from colligate.server.tokens import Right
 from colligate.server.uploads import UploadJobs
 
@@ -34,12 +35,13 @@ SECONDS_TO_CLOSE = 5
 
 
 class ServerState:
-    """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
+    """The parts of a running server; `libraries`, `tables`, `runs` and `jobs` exist inside `open`.
 
     The tools of MCP use `unread`, `open_sources` and `answer`.
     """
 
     libraries: Libraries
+    tables: Tables
     runs: Runs
     jobs: UploadJobs
 
@@ -55,7 +57,8 @@ class ServerState:
         async with engine:
             library = await engine.open_library()
             self.libraries = Libraries(engine, library.path, self.config.libraries)
-            self.runs = Runs(self.libraries, self.config, self.metrics)
+            self.tables = Tables(self.libraries)
+            self.runs = Runs(self.libraries, self.config, self.metrics, self.tables)
             self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)
             try:
                 await self.runs.load()
@@ -117,9 +120,12 @@ class ServerState:
         raise NotHere(f"cannot show {name}", f"the file {why}", hint)
 
     async def answer(
-        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
+        self,
+        request: AskRequest | TableRequest,
+        library: str = DEFAULT_LIBRARY,
+        on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
-        """Return the answer of a recorded run, which is cancelled when the caller is."""
+        """Return the answer or table of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)
         run = await self.runs.start(library, request)
         try:
@@ -128,7 +134,7 @@ class ServerState:
                     on_event(json.loads(event))
         finally:
             run.cancel()
-        return await run.answer()
+        return await run.result(request.makes)
 
 
 def _state_of(request: Request) -> ServerState:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from filelock import FileLock, Timeout
 
 from colligate.core.answer import Verdict
 from colligate.documents import Document
-from colligate.errors import ColligateError
+from colligate.errors import ColligateError, LibraryLocked
 from colligate.library.sources import DocumentInfo
-from colligate.private import make_private_file
+from colligate.private import make_private_file, make_private_folder
 from colligate.table.columns import Column, Layout
-from colligate.table.values import Plain
+from colligate.table.values import Plain, normalise
 
 _LIKELY = 0.5  # probability below which a value is doubtful
 
@@ -102,6 +102,15 @@ def read_cell(given: Mapping[str, Any]) -> Cell:
     return Cell(values, reason, given["why"], given["corrected"])
 
 
+def correct_cell(cell: Cell, column: Column, text: str | None, language: str) -> Cell:
+    """Return a cell as a person wants it: as it is for None, with a text, or without if empty."""
+    if text is None:
+        return replace(cell, corrected=True)
+    if not (text := text.strip()):
+        return Cell(reason=Reason.MISSING, corrected=True)
+    return Cell((CellValue(text, *normalise(text, column, language)),), corrected=True)
+
+
 @dataclass(frozen=True)
 class Row:
     """The cells of a document, or of a record in it with a name, by the name of their column."""
@@ -133,8 +142,9 @@ class Book:
         self._path = path
         if path is None:
             return
-        self._lock = FileLock(f"{path}.lock", timeout=0, mode=0o600)
+        self._lock = FileLock(f"{path}.lock", timeout=0, mode=0o600, thread_local=False)
         try:
+            make_private_folder(path.parent)
             self._lock.acquire()
             make_private_file(path)
             content = path.read_bytes()
@@ -144,19 +154,23 @@ class Book:
             for line in whole.splitlines():
                 self._add(json.loads(line))
         except Timeout as error:
-            what = f"{path} is in use"
-            raise ColligateError(what, "another run fills this table", "wait for it") from error
+            what, hint = f"{path.name} is in use", "wait for it"
+            raise LibraryLocked(what, "another program fills tables with it", hint) from error
         except OSError as error:
             why = error.strerror or str(error)
-            raise ColligateError(f"cannot keep the cells in {path}", why) from error
+            raise ColligateError(f"cannot keep the cells in {path.name}", why) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             why = "a line of it is not what a table writes"
-            raise ColligateError(f"cannot read {path}", why, "move it away") from error
+            raise ColligateError(f"cannot read {path.name}", why, "move it away") from error
 
     def __enter__(self) -> Book:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another run open the file."""
         if self._path is not None:
             Path(self._lock.lock_file).unlink(missing_ok=True)
             self._lock.release()
@@ -172,6 +186,7 @@ class Book:
         lines = [
             {
                 "key": _key(document, layout, column),
+                "id": document.id,  # by which the line is found when the document is removed
                 "document": document.title,
                 "column": column.name,
                 "cells": [[name, asdict(cell)] for name, cell in cells],
@@ -181,9 +196,9 @@ class Book:
         for line in lines:
             self._add(line)
         if self._path is not None:
-            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            text = "".join(json.dumps(line) + "\n" for line in lines)
             with self._path.open("ab") as file:
-                file.write(text.encode(errors="replace"))
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
 

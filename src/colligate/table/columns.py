@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from colligate.errors import UsageError
 
@@ -34,6 +34,7 @@ class Column:
     note: str = ""
     choices: tuple[str, ...] = ()
     many: bool = False
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     def __post_init__(self) -> None:
         if not self.name.strip() or len(self.name) > 200:
@@ -45,6 +46,12 @@ class Column:
     def key(self) -> str:
         """What a value of the column depends on."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
+    @property
+    def text(self) -> str:
+        """The column as `parse_columns` reads it, without its note."""
+        kind = "|".join(self.choices) or ("list" if self.many else self.type)
+        return f"{self.name}: {kind}" if kind else self.name
 
     @property
     def label(self) -> str:
@@ -85,8 +92,13 @@ def parse_layout(text: str) -> Layout:
     path = Path(text)
     if path.suffix in (".toml", ".json"):
         return _read_file(path)
+    return Layout(parse_columns(text))
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Return the columns that a text names, which is never taken for the name of a file."""
     separator = ";" if ";" in text else ","
-    return Layout(tuple(_parse_column(each) for each in text.split(separator) if each.strip()))
+    return tuple(_parse_column(each) for each in text.split(separator) if each.strip())
 
 
 def _parse_column(text: str) -> Column:

@@ -14,10 +14,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from colligate.errors import UsageError
 from colligate.export import describe_place, escape_markdown, require_writable, write_file
 from colligate.models.metering import UsageReport
-from colligate.table.book import Cell, CellValue, Row
+from colligate.table.book import Cell, CellValue, Row, read_cell
 from colligate.table.columns import Column, Layout
 
 
@@ -41,6 +43,7 @@ class Table:
         """Return the object that `table --json` prints."""
         return {
             "columns": [asdict(each) for each in self.layout.columns],
+            "row": self.layout.rows,
             "rows": [asdict(row) for row in self.rows],
             "usage": self.usage.to_json(),
             "warnings": list(self.warnings),
@@ -61,12 +64,22 @@ def choose_table_format(path: Path) -> Callable[[Table], bytes]:
     Raises:
         UsageError: no format has this ending, or the file cannot be written in its folder.
     """
-    render = _FORMATS.get(path.suffix.lower())
-    if render is None:
-        hint = f"give a name that ends in {', '.join(_FORMATS)}"
+    found = TABLE_FORMATS.get(path.suffix.lower())
+    if found is None:
+        hint = f"give a name that ends in {', '.join(TABLE_FORMATS)}"
         raise UsageError(f"no table is written as {path.name}", "no format has its ending", hint)
     require_writable(path)
-    return render
+    return found[1]
+
+
+def read_table(given: Mapping[str, Any]) -> Table:
+    """Return a table that `to_json` wrote, without what it cost."""
+    layout = {"columns": given["columns"], "rows": given["row"]}
+    rows = [
+        Row(**{**row, "cells": {name: read_cell(cell) for name, cell in row["cells"].items()}})
+        for row in given["rows"]
+    ]
+    return Table(TypeAdapter(Layout).validate_python(layout), tuple(rows))
 
 
 def _show(cell: Cell) -> str:
@@ -117,21 +130,26 @@ def _render_xlsx(table: Table) -> bytes:
         for at, column in enumerate(columns, len(heads)):
             _write_cell(sheet, (line, at), row.cells[column.name], style)
     last = len(table.rows)
-    for line, (name, function) in enumerate(_TOTALS.items(), last + 1):
-        cells = [(at, _unit(table, each)) for at, each in enumerate(columns, len(heads))]
-        wanted = [(at, u) for at, u in cells if u is not None and (name != "Sum" or u != _DAY)]
-        for at, unit in wanted:
-            letter = _letters(at)
+    for line, (name, (function, total)) in enumerate(_TOTALS.items(), last + 1):
+        cells = [(at, *_numbers(table, each)) for at, each in enumerate(columns, len(heads))]
+        wanted = [each for each in cells if each[2] and (name != "Sum" or each[1] != _DAY)]
+        for at, unit, numbers in wanted:
+            letter, value = _letters(at), total(numbers)
             formula = f"={function}({letter}2:{letter}{last + 1})"
-            sheet.write_formula(line, at, formula, style(_number_format(unit)))
+            # Of a formula without its value some programs show 0.
+            sheet.write_formula(line, at, formula, style(_number_format(unit, value)), value)
         if wanted:
             sheet.write_string(line, 0, name, bold)
     book.close()
     return file.getvalue()
 
 
-_DAY = "date"
-_TOTALS = {"Sum": "SUM", "Lowest": "MIN", "Highest": "MAX"}
+_DAY, _FIRST_DAY = "date", date(1899, 12, 30)  # the day 0 of spreadsheets
+_TOTALS: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
+    "Sum": ("SUM", sum),
+    "Lowest": ("MIN", min),
+    "Highest": ("MAX", max),
+}
 _DOUBT, _NONE = "#FFF2CC", "#EEEEEE"
 
 
@@ -147,7 +165,7 @@ def _write_cell(sheet: Any, at: tuple[int, int], cell: Cell, style: Callable[...
     if day is not None:
         sheet.write_datetime(*at, day, style("yyyy-mm-dd", fill))
     elif only and isinstance(only.value, int | float) and not isinstance(only.value, bool):
-        sheet.write_number(*at, only.value, style(_number_format(only.unit), fill))
+        sheet.write_number(*at, only.value, style(_number_format(only.unit, only.value), fill))
     else:
         sheet.write_string(*at, text[:32_000], style("", fill))
     notes = [cell.doubt, "corrected by hand" if cell.corrected else ""]
@@ -178,23 +196,30 @@ def _day(value: CellValue | None) -> date | None:
         return None
 
 
-def _unit(table: Table, column: Column) -> str | None:
-    """Return the one unit of all values of a column that can be added or compared, else None."""
-    units = set()
-    for row in table.rows:
-        cell = row.cells[column.name]
-        for each in cell.values if cell.is_filled else ():
-            is_number = isinstance(each.value, int | float) and not isinstance(each.value, bool)
-            units.add(each.unit if is_number else _DAY if _day(each) else None)
-    return units.pop() if len(units) == 1 else None
+def _numbers(table: Table, column: Column) -> tuple[str, list[float]]:
+    """Return the one unit of a column's numbers and these, dates as days; else no numbers."""
+    found: list[tuple[str, float]] = []
+    for cell in (row.cells[column.name] for row in table.rows):
+        if not cell.is_filled or len(cell.values) > 1:  # several are written as text
+            continue
+        value, day = cell.values[0].value, _day(cell.values[0])
+        if day:
+            found.append((_DAY, (day - _FIRST_DAY).days))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((cell.values[0].unit, value))
+        else:
+            return "", []
+    units = {unit for unit, _ in found}
+    return (units.pop(), [number for _, number in found]) if len(units) == 1 else ("", [])
 
 
-def _number_format(unit: str) -> str:
+def _number_format(unit: str, value: float) -> str:
     """Return the format of a number in a spreadsheet, with its unit."""
-    quoted = unit.replace('"', "")
     if unit == _DAY:
         return "yyyy-mm-dd"
-    return {"": "#,##0.##", "percent": '0.##"%"'}.get(unit, f'#,##0.## "{quoted}"')
+    quoted = unit.replace('"', "")
+    digits = "#,##0" if float(value).is_integer() else "#,##0.00##"
+    return digits + {"": "", "percent": '"%"'}.get(unit, f' "{quoted}"')
 
 
 def _letters(at: int) -> str:
@@ -273,9 +298,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(' '.join(each.split()) for each in cells)} |"
 
 
-_FORMATS: Mapping[str, Callable[[Table], bytes]] = {
-    ".xlsx": _render_xlsx,
-    ".csv": _render_csv,
-    ".json": _render_json,
-    ".md": _render_markdown,
+_WORKBOOK = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+TABLE_FORMATS: Mapping[str, tuple[str, Callable[[Table], bytes]]] = {
+    ".xlsx": (_WORKBOOK, _render_xlsx),
+    ".csv": ("text/csv", _render_csv),
+    ".json": ("application/json", _render_json),
+    ".md": ("text/markdown", _render_markdown),
 }
+"""The media type of each ending, and what makes the bytes of such a file."""

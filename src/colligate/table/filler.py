@@ -45,6 +45,7 @@ what tells it from the others.
 _NAME = "name"
 _FIRST = 2  # passages of a document that are always read: they say what it is
 _READ_ALONE = 3_000  # tokens of a cell that a small reader fills
+_AROUND = 1_000  # tokens around the passages of a call
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class TableFiller:
             if new := len(book.missing(document, layout)):
                 read = min(self.tokens, estimate_tokens(document.text))
                 documents, calls = documents + 1, calls + (2 * new if run.reads_alone else 2)
-                tokens += _READ_ALONE * new if run.reads_alone else read
+                tokens += _READ_ALONE * new if run.reads_alone else read + 2 * _AROUND
         return documents, calls, tokens
 
     async def _fill_document(

@@ -29,6 +29,7 @@ from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
+from support.leases import COLUMNS, LEASES, read_lease
 from support.models import one_by_one, statement_reply
 
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
@@ -76,7 +77,7 @@ async def test_the_tools_are_offered_as_ones_that_only_read(connected, monkeypat
     async with connected() as client:
         assert (root.handlers, root.level) == ([], level)  # the program's own logging is kept
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"ask", "search", "read_section", "list_documents"}
+        assert set(tools) == {"ask", "fill_table", "search", "read_section", "list_documents"}
         for tool in tools.values():
             assert tool.annotations is not None
             assert tool.annotations.read_only_hint
@@ -93,6 +94,34 @@ async def test_a_question_may_point_back_to_the_conversation(connected):
     async with connected(reply) as client:
         answer = await called(client, "ask", question="Where do they?", history=turns)
     assert (answer["question"], answer["found"]) == (QUESTION, True)
+
+
+async def test_a_table_is_filled_with_its_progress_and_kept(folder, connected):
+    for name, text in LEASES.items():
+        (folder / name).write_text(text)
+    asked: list[str] = []
+
+    def reply(call: ChatRequest) -> str:
+        asked.append(call.prompt)
+        return json.dumps(read_lease(call.prompt, (call.schema or {})["properties"]))
+
+    said: list[str | None] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message)
+
+    wanted = {"columns": COLUMNS, "documents": ["Lease of Anna", "boris.md"]}
+    async with connected(reply) as client:
+        filled = await client.call_tool("fill_table", wanted, progress_callback=on_progress)
+        assert "| Lease of Anna | anna.md | 48000 EUR [1] |" in filled.content[0].text
+        anna, boris = filled.structured_content["rows"]
+        assert anna["cells"]["rent"]["values"][0]["citation"]["source"] == "anna.md"
+        assert boris["cells"]["rent"]["doubt"] == "the document says several"
+        assert said
+        calls = len(asked)
+        await called(client, "fill_table", **wanted)
+        assert len(asked) == calls
+        assert "no type 'coins'" in await refused(client, "fill_table", columns="rent: coins")
 
 
 async def test_effort_and_consent_are_set_by_the_client(folder, connected):

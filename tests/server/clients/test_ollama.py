@@ -101,7 +101,7 @@ def test_what_clients_send_beside_the_question(client, served, headers):
         ({"format": "json"}, "format: answers are text with citations"),
         ({"messages": [{**ASKED[0], "images": [b"x"]}]}, "messages: only text can be read"),
         ({"messages": []}, "body/messages: it is empty"),
-        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "the question is too long"),
+        ({"messages": [{"role": "user", "content": "x" * 9000}]}, "the question or the list"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

@@ -4,7 +4,7 @@ import type { Usage } from "../types";
 
 /** The cost of a run so far, or in total. */
 export function Cost({ run }: { run: Run }) {
-  const usage = run.answer.value?.usage;
+  const usage = (run.answer.value ?? run.table.value)?.usage;
   const now = spent(run.events.value);
   const { judgements, reading, writing } = now;
   if (usage) return <Spent usage={usage} judgements={judgements} took={run.seconds.value} />;

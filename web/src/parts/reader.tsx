@@ -18,7 +18,7 @@ const AT_ONCE = 160_000; // characters; the server gives 200,000 at most
 type Shown = { library: string; id: string; start: number; end: number; others?: Span[] };
 
 /** Whether the pages of PDFs are shown beside their text. */
-const paged = signal(false);
+export const paged = signal(false);
 
 /** A document's text next to its headings, scrolled to a highlighted span. */
 export function Reader({ library, id, start, end, others = [] }: Shown) {

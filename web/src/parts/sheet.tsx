@@ -72,6 +72,7 @@ export function DocumentSheet() {
               <Close />
             </button>
           </div>
+          {now.panel}
           <Reader {...now} />
         </div>
       )}

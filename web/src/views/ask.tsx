@@ -565,7 +565,12 @@ function After({ run }: { run: Run }) {
               key={ending}
               type="button"
               aria-label={`Download as ${name}`}
-              onClick={() => act(download(run, ending), "Downloaded")}
+              onClick={() =>
+                act(
+                  download(api.answerFile(run.id, ending), firstWords(run.question), ending),
+                  "Downloaded",
+                )
+              }
             >
               ↓ {name}
             </button>
@@ -583,10 +588,14 @@ async function copy(text: Promise<string>): Promise<void> {
 }
 
 /** A link could not send the token, so the file is fetched and given to the browser. */
-async function download({ id, question }: Run, ending: string): Promise<void> {
+export async function download(
+  file: Promise<Response>,
+  name: string,
+  ending: string,
+): Promise<void> {
   const anchor = document.createElement("a");
-  anchor.href = URL.createObjectURL(await (await api.answerFile(id, ending)).blob());
-  anchor.download = `${firstWords(question)}.${ending}`;
+  anchor.href = URL.createObjectURL(await (await file).blob());
+  anchor.download = `${name}.${ending}`;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 60_000);
 }

@@ -115,7 +115,7 @@ export function LibraryView() {
 }
 
 /** A column's head, which sorts by it; `down` is null where another column or none is sorted by. */
-function Head(of: { name: string; down: boolean | null; sort: (down: boolean) => void }) {
+export function Head(of: { name: string; down: boolean | null; sort: (down: boolean) => void }) {
   const order = of.down === null ? undefined : of.down ? "descending" : "ascending";
   return (
     <th scope="col" aria-sort={order}>

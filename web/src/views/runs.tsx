@@ -33,8 +33,8 @@ export function RunsView() {
     <div class="runs">
       <h1>Runs</h1>
       <p class="quiet">
-        Questions asked of this server. Those that <code>colligate ask</code> answers without it are
-        not listed.
+        Questions asked of this server, and its tables. Those of <code>colligate ask</code> and{" "}
+        <code>colligate table</code> without it are not listed.
       </p>
       {problem && <ProblemNote problem={problem} />}
       {list?.length === 0 && (
@@ -50,7 +50,7 @@ export function RunsView() {
             <Few all={shown.filter((run) => day(run.began) === each)} most={50}>
               {(run) => (
                 <li key={run.id} class={outcome(run)}>
-                  <a href={link("run", [run.id])}>
+                  <a href={link(run.strategy === "table" ? "table" : "run", [run.id])}>
                     <span class="asked">{run.question}</span>
                     <span class="facts">
                       <span class="state">

@@ -13,7 +13,7 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest
+from colligate.server.shapes import AnswerShape, AskRequest, TableRequest
 from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, EventStream, is_heard, sse
 
@@ -34,13 +34,20 @@ async def ask_library(name: str, body: AskRequest, request: Request, server: Sta
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
-    run = await server.runs.start(name, body)
+    return await respond(name, body, request, server)
+
+
+async def respond(
+    library: str, body: AskRequest | TableRequest, request: Request, server: ServerState
+) -> Response:
+    """Start a run and return its events or its result; a client that hangs up ends it."""
+    run = await server.runs.start(library, body)
     if body.stream:
         return server.stream(run_events(server, run), run.cancel)
     if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)
-    return AsciiJSONResponse(await run.answer())
+    return AsciiJSONResponse(await run.result(body.makes))
 
 
 @router.get("/libraries/{name}/runs", summary="List a library's runs")
@@ -52,7 +59,7 @@ async def list_runs(name: str, server: State) -> list[RecordedRun]:
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
-    """Return the run, with `answer` or `problem` once it has ended."""
+    """Return the run, with `answer`, `table` or `problem` once it has ended."""
     run = server.runs.get(run_id)
     return {**run.model_dump(), **await run.outcome()}
 
@@ -66,7 +73,7 @@ async def export_run(
     if not run.ended:
         raise Conflict("the run has no answer so far", "", "ask again when it has ended")
     media_type, render = FORMATS[f".{ending}"]
-    content = await in_thread(render, await run.answer())
+    content = await in_thread(render, await run.result())
     name = {"Content-Disposition": f'attachment; filename="answer.{ending}"'}
     return Response(content, headers=name, media_type=media_type)
 
