@@ -113,6 +113,7 @@ def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: s
         ("Year ended May 31,\n\n2018 2017\n\n", "| Sales | $ 5,100 | 4,200 |",
          "Year ended May 31, | 2018 2017"),
         ("# Part\n\n2018 2017\n\n", "| Sales | 5,100 | (4,200) |", "2018 2017"),
+        ("2018 2017\n\n", "| | | |\n|---|---|---|\n| Sales | 5,100 | 4,200 |", "2018 2017"),
         ("2018 2017\n\n", "| Plan | 1.0 | 2.0 |", "Plan | 1.0 | 2.0"),
         ("", "| Sales | 5,100 | 4,200 |", "Sales | 5,100 | 4,200"),
     ],
@@ -127,6 +128,17 @@ def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(
     start = document.text.index(first)
     named = head if above and "," in first else ""
     assert document.table_head(document.span(start, start + len(first))) == named
+
+
+def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it() -> None:
+    above = "# Statements\n\n(In millions, except per share data)\n\n"
+    prose = "Nothing of note was sold in 2018 or 2017. " * 40
+    table = "| Sales | 7 |\n|---|---|\n| Costs | 1 |"
+    document = make(f"{above}{prose}\n\nTotal assets $ 22,536 $ 23,259\n\n{table}\n", "R", "a")
+    for words, unit in (("Total assets $ 22,536 $ 23,259", True), ("Costs", True), ("Nothing", 0)):
+        start = document.text.index(words)
+        printed = document.printed_unit(document.span(start, start + len(words)))
+        assert printed == ("In millions, except per share data" if unit else "")
 
 
 def test_a_head_is_looked_for_at_the_top_of_its_table_alone() -> None:

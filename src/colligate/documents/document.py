@@ -145,13 +145,15 @@ class Document:
         titles = self._lines_above(start) if titled else ""
         if titled and not _NOT_RULE.search(first):
             return titles  # rows that nothing names
-        if _is_amounts(first) and (labels := self._lines_above(start)):
-            return labels
-        top = min(start + _TOP, end)
+        top = min(start + _TOP, node.span.end)
         if not (word := _NOT_RULE.search(self.text, start, top)):
             return ""
         line = self.text.rfind("\n", start, word.start()) + 1 or start
         after = self.text.find("\n", line, top) + 1 or top
+        if _is_amounts(self.text[line:after]) and (labels := self._lines_above(start)):
+            return labels
+        if end <= line:
+            return ""
         head = [self.text[line:after].strip()]
         above = self.text[max(after, end - _NEAR) : end]
         period = next(filter(_is_period, reversed(above.splitlines())), "")
@@ -186,6 +188,17 @@ class Document:
         near = max(0, node.span.start - _CAPTION)
         start = max(near, self.text.rfind("|\n", near, node.span.start))  # not of a table before
         found = list(_UNIT.finditer(self.text, start, span.start))
+        return " ".join(found[-1][0].split()) if found else ""
+
+    def printed_unit(self, span: Span) -> str:
+        """Return the unit that was printed last before a row of figures, also pages before it.
+
+        Statements go on without repeating it. Empty where no row of figures is.
+        """
+        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
+        if node.kind is not Kind.TABLE and not _COLUMNS.search(self.slice(span)):
+            return ""
+        found = list(_UNIT.finditer(self.text, max(0, span.start - _FAR), span.start))
         return " ".join(found[-1][0].split()) if found else ""
 
     def section_of(self, span: Span) -> tuple[str, ...]:
@@ -228,6 +241,11 @@ _UNIT = re.compile(
     r"(?:,? except[^()|\n]{,60})?",
     re.I,
 )
+
+
+_FAR = 20_000  # characters before a row of figures
+# Figures beside each other, in a table or where one was read as plain text.
+_COLUMNS = re.compile(r"\d[\d.,]*+\)?%?\s+[$€£¥]?\s*+\(?\d")
 
 
 _LETTER = re.compile(r"[^\W\d_]")

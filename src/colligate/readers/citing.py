@@ -382,9 +382,10 @@ def place_sentence(
         passage = next(p for p in passages.values() if p.span.contains(place.span))
         quotes.append(_quote(document, place.span, visible_text(place.span, document, passage)))
     claim = replace(claim, quotes=tuple(quotes))
+    units = [documents[place.span.document_id].printed_unit(place.span) for place in places]
     missing = find_missing_values(
         claim.statement,
-        _sources(claim),
+        [*_sources(claim), *filter(None, units)],
         given=claim.question,
         calculations=calculations,
         language=documents[places[0].span.document_id].language,
