@@ -230,6 +230,7 @@ class Engine(Session):
         asked = _Asked("; ".join(each.label for each in layout.columns), paths, **limits)
         filler = set_parameters(TableFiller, asked.parameters)
         async with self._start(asked, filler, self.make_trace(on_event)) as run:
+            run.foreign = ""  # a few words tell no language
             yield filler, run
 
     @asynccontextmanager

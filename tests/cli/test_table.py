@@ -15,6 +15,7 @@ import openpyxl
 import pytest
 
 from support.leases import COLUMNS, LEASES, read_lease
+from support.prompts import passages_in
 
 
 def read(body: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +121,29 @@ def test_the_same_command_fills_only_what_is_new(filling, tmp_path):
     assert openpyxl.load_workbook(out).active["C4"].value == 9000
     other = filling("-o", out, columns="rent: money; deposit: money")
     assert (other.returncode, "has other columns" in other.stderr) == (2, True)
+
+
+def test_a_long_document_is_searched_in_the_words_that_documents_use(filling):
+    """Anna's lease is far longer than what is read of it, and has no word of the column."""
+    filler = "".join(f"## Part {at}\n\nAbout the deposit of a boat. " * 9 for at in range(150))
+    (filling.folder / "anna.md").write_text(
+        f"{LEASES['anna.md']}{filler}\n\n## End\n\nBo paid 7 euros.\n"
+    )
+    (filling.folder / "boris.md").unlink()
+
+    def answer(body):
+        fields = body["response_format"]["json_schema"]["schema"]["properties"]
+        if "columns" in fields:
+            return json.dumps({"columns": [{"number": 1, "queries": ["euros Bo paid"]}]})
+        shown = passages_in("\n".join(turn["content"] for turn in body["messages"]))
+        quotes = [(n, "Bo paid 7 euros") for n, text in shown.items() if "Bo paid" in text]
+        found = [{"passage": n, "quote": quote, "value": "7 euros"} for n, quote in quotes]
+        return json.dumps({"deposit": found})
+
+    filling.server.answer = answer
+    done = filling("--json", "--check", "none", "--set", "tokens=800", columns="deposit: money")
+    [row] = json.loads(done.stdout)["rows"]
+    assert row["cells"]["deposit"]["values"][0]["value"] == 7
 
 
 def test_a_row_may_be_a_record_of_a_document(filling):

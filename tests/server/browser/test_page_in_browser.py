@@ -363,14 +363,15 @@ async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page,
 async def test_all_documents_are_read_once_the_person_consents(page, ask, upload, tmp_path):
     with threaded(tmp_path, ScriptedModel(one_by_one)) as url:
         text = "Bicycles stand here. " * 500
-        files = {f"{name}.md": f"# {name}\n\n{text}" for name in ("yard", "hall")}
+        names = ("yard", "hall", "shed", "barn", "mews")  # more than are read at once
+        files = {f"{name}.md": f"# {name}\n\n{text}" for name in names}
         await upload(page, url, "house", {name: text.encode() for name, text in files.items()})
-        await ask(page, url, "Where do all bicycles stand?", "auto", **{"most documents": "1"})
+        await ask(page, url, "Where do all bicycles stand?", "auto", **{"most documents": "1", "tokens": "500"})
         warnings = page.get_by_role("list", name="Warnings")
         await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await expect(warnings).to_contain_text("takes many model calls")
         await expect(page.locator("main")).not_to_contain_text("--yes")
-        await warnings.get_by_role("button", name="Read all 2 documents").click()
+        await warnings.get_by_role("button", name="Read all 5 documents").click()
         await expect(warnings.get_by_role("button")).to_have_count(0)
         await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await page.locator(".outcome[aria-busy=false]").wait_for()
