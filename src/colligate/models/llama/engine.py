@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from colligate.models.download import hash_file
 from colligate.models.llama.api import Context, LlamaLibrary, Model, load_adapter
 from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
+from colligate.models.llama.threads import ThreadCount
 from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
 
@@ -78,7 +78,7 @@ class LlamaEngine:
         self._beginnings = beginnings
         self._limit = limits.parallel
         self._draft = 0 if self.model.recurrent else limits.draft
-        self._threads = _ThreadCount(limits.threads)
+        self._threads = ThreadCount(limits.threads)
         self._window = limits.context
         self._context = Context(
             self.model,
@@ -371,49 +371,6 @@ class LlamaEngine:
                 self.model, self._window, _BATCH_TOKENS, self._threads.decode
             )
         yield from self._attention.attend(request, self._adapters.get(request.adapter))
-
-
-class _ThreadCount:
-    """Chooses how many threads compute: all, or one while other processes want the processor.
-
-    llama.cpp's threads wait for each other after each of a thousand operations, and a thread that
-    lost its core to another process keeps all waiting: two threads on a busy machine can be twenty
-    times slower than one.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        # By time.perf_counter: time.monotonic stands still for 16 ms on Windows before Python 3.13.
-        self._alone_until = -math.inf
-        self._pause = _FIRST_PAUSE
-
-    def decode(
-        self,
-        context: Context,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        slots: Sequence[int],
-        outputs: Sequence[bool],
-    ) -> bool:
-        """Compute a batch, see `Context.decode`, and learn from its time."""
-        start, used = time.perf_counter(), time.process_time()
-        threads = self._most if start >= self._alone_until else 1
-        context.use_threads(threads)
-        done = context.decode(tokens, positions, slots, outputs)
-        end = time.perf_counter()
-        share = (time.process_time() - used) / (end - start) / threads
-        if threads > 1:
-            if share < _BUSY and end - start > _LEAST_SECONDS:
-                self._alone_until = end + self._pause
-                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-            else:
-                self._pause = _FIRST_PAUSE
-        return done
-
-
-_BUSY = 0.85  # of the processor time that the threads could have had
-_LEAST_SECONDS = 0.01  # a shorter time tells nothing
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds until all threads are tried again
 
 
 def log_probability(logits: NDArray[np.float32], token: int) -> float:
