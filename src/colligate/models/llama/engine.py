@@ -215,7 +215,9 @@ class LlamaEngine:
         for other in () if self.model.recurrent else (*self._active, *self._kept):
             if other.request.adapter == sequence.request.adapter:
                 shared = min(sequence.shared_with(other), other.computed)
-                if shared > computed:
+                if shared > computed and (
+                    shared == other.computed or self._context.holds(other.slot, shared)
+                ):
                     best, computed = other, shared
         return best, computed
 
