@@ -1,4 +1,7 @@
-"""Models that keep a sliding window in place of all tokens: what they share changes no answer."""
+"""Models that keep a state, or a sliding window, in place of all tokens.
+
+What they share with others changes no answer, and a hybrid one reads hardly more than a plain one.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
 from colligate.models import Message
-from support.models import ask
+from support.gguf_models import save_mamba
+from support.models import ask, likelihood
 
 GEMMA = {"query_pre_attn_scalar": 8}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "mamba": {},  # layers with a state alone
+    "lfm2": {},  # layers with a state, and layers that attend
     "gemma2": GEMMA,  # a window of 16 tokens
     "gemma3": GEMMA,
 }
@@ -23,9 +31,16 @@ Turns = list[Message]
 
 
 @pytest.fixture
-def find(tiny_gguf: Callable[..., Path]) -> Callable[[str], Path]:
+def find(tmp_path: Path, tiny_gguf: Callable[..., Path]) -> Callable[[str], Path]:
     """`find(architecture)` is a file with a random model."""
-    return lambda name: tiny_gguf(name, endless=True, **ARCHITECTURES.get(name, {}))
+
+    def make(architecture: str) -> Path:
+        if architecture != "mamba":
+            return tiny_gguf(architecture, endless=True, **ARCHITECTURES.get(architecture, {}))
+        save_mamba(tmp_path / "tiny.gguf")
+        return tmp_path / "tiny.gguf"
+
+    return make
 
 
 def passage(number: int, question: str = "Who?") -> Turns:
@@ -35,6 +50,33 @@ def passage(number: int, question: str = "Who?") -> Turns:
 
 def user(text: str) -> Turns:
     return [Message("user", text)]
+
+
+# Numbers of transformers
+
+
+def compute_inside(file: Path, text: str, split: int = 0) -> tuple[Any, list[list[int]]]:
+    """What transformers computes of the same weights, and the tokens of the text's two parts."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent)
+    parts = [tokenizer(part).input_ids for part in (text[:split], text[split:])]
+    if file.with_name("config.json").is_file():
+        options = {"attn_implementation": "eager", "output_attentions": True}
+        inside = transformers.AutoModelForCausalLM.from_pretrained(file.parent, **options)
+    else:
+        inside = save_mamba(file)
+    with torch.inference_mode():
+        return inside(torch.tensor([parts[0] + parts[1]])), parts
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "lfm2"])
+async def test_the_likelihood_is_that_of_transformers(
+    find, open_model, full_precision, architecture
+):
+    file, prefix, text = find(architecture), "Who signed the treaty? ", OTTERS * 3
+    computed, (before, after) = compute_inside(file, prefix + text, len(prefix))
+    odds = computed.logits[0].log_softmax(-1)[len(before) - 1 : -1]
+    expected = odds[range(len(after)), after].tolist()
+    assert await likelihood(open_model(file), prefix, text) == pytest.approx(expected, abs=1e-4)
 
 
 # What is shared
@@ -62,3 +104,35 @@ async def test_sharing_and_guesses_change_no_answer(find, open_model, full_preci
             assert answer.text == (await ask(alone, turns, max_tokens=20)).text
             await alone.aclose()
     assert sum(each.usage.cached_tokens for each in found) > 200
+
+
+async def test_a_hybrid_model_reads_hardly_more_than_a_plain_one(find, open_model, batches):
+    """Six passages behind one instruction; then whether each says the answer; then a new turn."""
+    said, reply = "Who?\nNobody. Is that said?", Message("assistant", "Nobody.")
+    steps = [
+        [passage(number) for number in range(6)],
+        [passage(number, said) for number in range(6)],
+        [[*passage(number), reply, *user("Why?")] for number in range(6)],
+    ]
+    read: dict[str, list[int]] = {"llama": [], "lfm2": []}
+    for architecture, counts in read.items():
+        model = open_model(find(architecture), context_tokens=4096)
+        for step in steps:
+            batches.clear()
+            found = await asyncio.gather(*(ask(model, turns, max_tokens=1) for turns in step))
+            usages = [each.usage for each in found]
+            counts.append(sum(each.input_tokens - each.cached_tokens for each in usages))
+            assert counts[-1] == sum(batches)
+    first, *later = zip(*read.values(), strict=True)
+    assert first[1] <= 1.2 * first[0]
+    # The last tokens of what was read before, at most 32 of each, are read again.
+    assert all(plain <= hybrid <= plain + 6 * 32 for plain, hybrid in later)
+
+
+async def test_what_many_begin_with_is_kept_longest(find, open_model):
+    """The states of eight answers in progress and of their prompts take all the room there is."""
+    model = open_model(find("lfm2"), context_tokens=4096)
+    for first in (100, 108):
+        turns = [[SYSTEM, *user(f"{first + number}. {OTTERS * 5}")] for number in range(8)]
+        found = await asyncio.gather(*(ask(model, each, max_tokens=30) for each in turns))
+    assert all(each.usage.cached_tokens > 100 for each in found)  # tokens of the first message

@@ -455,9 +455,12 @@ class Context:
         """Let a sequence begin as another one does; the cells are shared. See `holds`."""
         self._library.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
-    def cut(self, sequence: int, length: int = 0) -> None:
-        """Remove what follows the first `length` tokens of a sequence."""
-        self._library.llama_memory_seq_rm(self._memory, sequence, length, -1)
+    def cut(self, sequence: int, length: int = 0) -> bool:
+        """Remove what follows the first `length` tokens of a sequence.
+
+        False if it has a recurrent state of more tokens, and all must be removed.
+        """
+        return bool(self._library.llama_memory_seq_rm(self._memory, sequence, length, -1))
 
     def holds(self, sequence: int, length: int) -> bool:
         """Return whether all is there to go on after `length` tokens of a sequence, not its last.
