@@ -14,7 +14,8 @@ import pytest
 import torch
 import transformers
 
-from colligate.models import Message
+from colligate.errors import MissingCapability
+from colligate.models import Capability, Message
 from support.gguf_models import save_mamba
 from support.models import ask, likelihood
 
@@ -77,6 +78,24 @@ async def test_the_likelihood_is_that_of_transformers(
     odds = computed.logits[0].log_softmax(-1)[len(before) - 1 : -1]
     expected = odds[range(len(after)), after].tolist()
     assert await likelihood(open_model(file), prefix, text) == pytest.approx(expected, abs=1e-4)
+
+
+async def test_attention_is_the_mean_of_the_layers_that_attend(find, open_model):
+    file = find("lfm2")
+    model = open_model(file)
+    for text in (OTTERS * 3, OTTERS * 2 + "Who?", OTTERS * 3 + "Who?"):
+        computed, _ = compute_inside(file, text)
+        [row] = [each for each in computed.attentions if each is not None]
+        expected = row[0, :, -1].mean(0).tolist()
+        spans = await model.token_spans(text)
+        assert await model.attention(text, spans) == pytest.approx(expected, abs=2e-3)
+
+
+async def test_a_model_without_attention_does_not_offer_it(find, open_model):
+    model = open_model(find("mamba"))
+    assert model.capabilities == frozenset(Capability) - {Capability.ATTENTION}
+    with pytest.raises(MissingCapability, match="gives no attention"):
+        await model.attention(OTTERS, [(0, 6)])
 
 
 # What is shared
