@@ -49,7 +49,7 @@ def save_gguf(folder: Path, target: Path) -> Path:
     Architectures: llama, mistral with sliding_window=None, qwen2, qwen3 (transformers cannot read
     the file), gemma2 and gemma3 with query_pre_attn_scalar=8, the width of a head (llama.cpp takes
     no other; transformers takes 256 for the file, so compare with the folder, to 1e-2: llama.cpp
-    looks the activation up in a table of half precision).
+    looks the activation up in a table of half precision), lfm2.
     """
     import gguf
     from safetensors.numpy import load_file
@@ -71,6 +71,8 @@ def save_gguf(folder: Path, target: Path) -> Path:
             weights = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(weights.shape))
         if architecture.startswith("gemma") and stem.endswith("norm"):
             weights = weights + 1
+        if stem.endswith("conv.conv"):
+            weights = weights.squeeze(1)
         writer.add_tensor(f"{names.get_name(stem)}.{kind}", weights.astype(np.float32))
     return finish(writer, target)
 
@@ -125,8 +127,12 @@ def _add_sizes(writer: Any, config: dict[str, Any], architecture: str) -> None:
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    heads = config["num_key_value_heads"]
+    if architecture == "lfm2":
+        heads = [heads * (kind == "full_attention") for kind in config["layer_types"]]
+        writer.add_shortconv_l_cache(config["conv_L_cache"])
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     writer.add_key_length(width)

@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "qwen3": "Qwen3",
     "gemma2": "Gemma2",
     "gemma3": "Gemma3",
+    "lfm2": "Lfm2",
 }
 TEXT = """The quick brown fox jumps over the lazy dog. Otters eat fish, and bridges cross rivers.
 Who signed the treaty of 1932? {"found": true, "answer": "yes"} Numbers: 0 1 2 3 4 5 6 7 8 9."""
@@ -68,9 +69,10 @@ def save_model(
     """Save a random model with a tokenizer, one of its own by default.
 
     Architectures: llama, mistral (sliding window of 16), qwen2, qwen3, gemma2 (sliding window in
-    every other layer, capped scores), gemma3 (sliding window in five layers of six). An `endless`
-    one hardly ever ends an answer; other keyword arguments go to its configuration. float32, two
-    or more layers, grouped-query attention, a window of 512 tokens, the template of ChatML.
+    every other layer, capped scores), gemma3 (sliding window in five layers of six), lfm2 (short
+    convolutions in every other layer). An `endless` one hardly ever ends an answer; other keyword
+    arguments go to its configuration. float32, two or more layers, grouped-query attention, a
+    window of 512 tokens, the template of ChatML.
     """
     import torch
     import transformers
@@ -93,6 +95,8 @@ def save_model(
     }
     if architecture in ("mistral", "gemma2", "gemma3"):
         sizes["sliding_window"] = 16
+    if architecture == "lfm2":
+        sizes |= {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
     name = ARCHITECTURES[architecture]
     config_name = "Gemma3TextConfig" if architecture == "gemma3" else f"{name}Config"
     config = getattr(transformers, config_name)(**{**sizes, **options})

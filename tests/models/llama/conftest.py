@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from colligate.models.llama import api
 from colligate.models.llama.model import LlamaCpp
 
 
@@ -24,3 +25,17 @@ async def open_model(tiny_gguf: Callable[..., Path]) -> AsyncIterator[Callable[.
     yield make
     for model in models:
         await model.aclose()
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of tokens in the batches that llama.cpp computed."""
+    sizes: list[int] = []
+    decode = api.Context.decode
+
+    def note(context: api.Context, tokens: Any, *rest: Any) -> bool:
+        sizes.append(len(tokens))
+        return decode(context, tokens, *rest)
+
+    monkeypatch.setattr(api.Context, "decode", note)
+    return sizes

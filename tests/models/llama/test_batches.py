@@ -10,29 +10,10 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import MissingCapability
 from colligate.models import Message
 from colligate.models.llama import api
-from colligate.models.llama.api import Model, load_library
-from colligate.models.llama.libraries import pull_libraries
-from colligate.models.llama.model import LlamaCpp, LlamaTokenizer
-from support.gguf_models import save_mamba
+from colligate.models.llama.model import LlamaCpp
 from support.models import ask, likelihood
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of tokens in the batches that llama.cpp computed."""
-    sizes: list[int] = []
-    decode = api.Context.decode
-
-    def note(context: api.Context, tokens: Any, *rest: Any) -> bool:
-        sizes.append(len(tokens))
-        return decode(context, tokens, *rest)
-
-    monkeypatch.setattr(api.Context, "decode", note)
-    return sizes
-
 
 # Guessed tokens
 
@@ -110,11 +91,15 @@ def turns(number: int) -> list[Message]:
     return [Message("user", OTTERS * (number % 5) + f"Who signed the treaty of {number}?")]
 
 
-async def test_answers_that_need_more_cells_than_there_are_wait(open_model, full_precision):
+@pytest.mark.parametrize("architecture", ["llama", "lfm2"])
+async def test_answers_that_need_more_cells_than_there_are_wait(
+    open_model, tiny_gguf, full_precision, architecture
+):
+    file = tiny_gguf(architecture, endless=True)
     expected = [
-        (await ask(open_model(), turns(number), max_tokens=100)).text for number in range(8)
+        (await ask(open_model(file), turns(number), max_tokens=100)).text for number in range(8)
     ]
-    model = open_model()
+    model = open_model(file)
     prompts = [await model.count_prompt(turns(number)) for number in range(8)]
     assert sum(prompts) + 8 * 100 > 2 * model.context_tokens
     heard: list[list[str]] = [[] for _ in range(8)]
@@ -180,32 +165,3 @@ async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
         await task
     assert (await ask(model, max_tokens=3)).text
     assert sum(batches) < tokens / 2
-
-
-# A model whose state is no list of tokens
-
-
-async def test_a_recurrent_model(open_model, tmp_path):
-    """Nothing is cut from its state: no beginnings are shared and nothing is guessed."""
-    import torch
-
-    inside = save_mamba(tmp_path / "mamba.gguf")
-    model = open_model(tmp_path / "mamba.gguf")
-    prefix, text = "Who signed the treaty? ", OTTERS * 3
-    scores = await likelihood(model, prefix, text)
-    tokenizer = LlamaTokenizer(Model(load_library(pull_libraries()), tmp_path / "mamba.gguf"))
-    first = len(tokenizer.encode(prefix, special=False))
-    ids = [*tokenizer.encode(prefix, special=False), *tokenizer.encode(text, special=False)]
-    with torch.inference_mode():
-        odds = inside(torch.tensor([ids])).logits[0].log_softmax(-1)
-    expected = [odds[place - 1, ids[place]].item() for place in range(first, len(ids))]
-    assert scores == pytest.approx(expected, abs=1e-4)
-    alone = [await ask(model, turns(number), max_tokens=30) for number in range(4)]
-    together = await asyncio.gather(
-        *(ask(model, turns(number), max_tokens=30) for number in range(4))
-    )
-    assert [each.text for each in together] == [each.text for each in alone]
-    assert {each.usage.cached_tokens for each in together} == {0}
-    assert await likelihood(model, prefix, text) == pytest.approx(scores, abs=1e-4)
-    with pytest.raises(MissingCapability, match="gives no attention"):
-        await model.attention(text, [(0, 6)])

@@ -28,12 +28,12 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def ask(tiny_gguf: Callable[..., Path], own_home: Path) -> Ask:
+@pytest.fixture(params=["llama", "lfm2"])
+def ask(request: pytest.FixtureRequest, tiny_gguf: Callable[..., Path], own_home: Path) -> Ask:
     """Asks a model that was just opened, as another command would."""
 
     async def make(*messages: Message) -> Completion:
-        model = LlamaCpp(tiny_gguf("llama"), name="tiny", context_tokens=512, threads=1)
+        model = LlamaCpp(tiny_gguf(request.param), name="tiny", context_tokens=512, threads=1)
         try:
             return await model.chat(ChatRequest(messages, max_tokens=6))
         finally:

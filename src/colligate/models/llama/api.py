@@ -145,6 +145,7 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_model_get_vocab": (c.c_void_p, c.c_void_p),
     "llama_model_chat_template": (c.c_char_p, c.c_void_p, c.c_char_p),
     "llama_model_n_layer": (c.c_int32, c.c_void_p),
+    "llama_model_n_swa": (c.c_int32, c.c_void_p),
     "llama_model_is_recurrent": (c.c_bool, c.c_void_p),
     "llama_model_is_hybrid": (c.c_bool, c.c_void_p),
     "llama_vocab_n_tokens": (c.c_int32, c.c_void_p),
@@ -167,6 +168,7 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_set_n_threads": (None, c.c_void_p, c.c_int32, c.c_int32),
     "llama_get_logits_ith": (c.c_void_p, c.c_void_p, c.c_int32),
     "llama_get_memory": (c.c_void_p, c.c_void_p),
+    "llama_memory_seq_pos_min": (c.c_int32, c.c_void_p, c.c_int32),
     "llama_memory_seq_rm": (c.c_bool, c.c_void_p, c.c_int32, c.c_int32, c.c_int32),
     "llama_memory_seq_cp": (None, c.c_void_p, c.c_int32, c.c_int32, c.c_int32, c.c_int32),
     "llama_state_seq_get_size": (c.c_size_t, c.c_void_p, c.c_int32),
@@ -301,6 +303,7 @@ class Model:
         self.eos: int = library.llama_vocab_eos(self._vocab)
         self.adds_bos: bool = library.llama_vocab_get_add_bos(self._vocab)
         self.layers: int = library.llama_model_n_layer(handle)
+        self.sliding_window: int = library.llama_model_n_swa(handle)
         self.recurrent: bool = library.llama_model_is_recurrent(
             handle
         ) or library.llama_model_is_hybrid(handle)
@@ -449,12 +452,25 @@ class Context:
         return np.ctypeslib.as_array(pointer, (self.model.vocabulary_size,))
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Let a sequence begin as another one does; the cells are shared."""
+        """Let a sequence begin as another one does; the cells are shared. See `holds`."""
         self._library.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
-    def cut(self, sequence: int, length: int = 0) -> None:
-        """Remove what follows the first `length` tokens of a sequence."""
-        self._library.llama_memory_seq_rm(self._memory, sequence, length, -1)
+    def cut(self, sequence: int, length: int = 0) -> bool:
+        """Remove what follows the first `length` tokens of a sequence.
+
+        False if it has a recurrent state of more tokens, and all must be removed.
+        """
+        return bool(self._library.llama_memory_seq_rm(self._memory, sequence, length, -1))
+
+    def holds(self, sequence: int, length: int) -> bool:
+        """Return whether all is there to go on after `length` tokens of a sequence, not its last.
+
+        It is not where the state is recurrent, nor where other sequences took the cells of tokens
+        that the sliding window had left.
+        """
+        first: int = self._library.llama_memory_seq_pos_min(self._memory, sequence)
+        window = self.model.sliding_window
+        return first == 0 or 0 < window <= length + 1 - first
 
     def save(self, sequence: int) -> NDArray[np.uint8]:
         """Return the keys and values of a sequence."""

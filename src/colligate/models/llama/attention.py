@@ -71,8 +71,10 @@ class AttentionContext:
 
     def _keep(self, ids: Sequence[int]) -> int:
         """Keep what the last text and this one share before its last token; return how many."""
-        shared = 0 if self._model.recurrent else count_shared(self._ids, ids[:-1])
-        self.context.cut(0, shared)
+        shared = count_shared(self._ids, ids[:-1])
+        if not self.context.cut(0, shared):
+            shared = 0
+            self.context.cut(0)
         self._ids = list(ids[:shared])
         return shared
 
@@ -93,8 +95,10 @@ class AttentionContext:
         finally:
             self._looks = False
         rows = [row[: len(ids)] for row in self._rows.values()]
-        # A sum of less would mean that the cells are not in the order of the tokens.
-        if len(rows) < self._model.layers or any(abs(row.sum() - 1) > 0.01 for row in rows):
+        # The other layers of a recurrent model have no attention. A sum of less than 1 would mean
+        # that the cells are not in the order of the tokens.
+        expected = 1 if self._model.recurrent else self._model.layers
+        if len(rows) < expected or any(abs(row.sum() - 1) > 0.01 for row in rows):
             raise MissingCapability(
                 f"{self._model.path.name} gives no attention",
                 "its layers do not attend to all tokens as usual",

@@ -2,15 +2,14 @@
 
 Requests of any thread join between two batches. A batch holds the next tokens of all answers in
 progress, and the parts of prompts that are still to be read (continuous batching). What prompts
-share at their beginning is read once: the cells of its keys and values are shared. The work is
-done in the model's thread, by any call that waits.
+share at their beginning is read once: the cells of its keys and values are shared, and a recurrent
+state is copied. The work is done in the model's thread, by any call that waits.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from colligate.models.download import hash_file
 from colligate.models.llama.api import Context, LlamaLibrary, Model, load_adapter
 from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
+from colligate.models.llama.threads import ThreadCount
 from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
 
@@ -33,6 +33,8 @@ from colligate.models.prompts import check_fits
 _BATCH_TOKENS = 256
 _MOST_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
 _MOST_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
+_KEPT_STATES = 8  # of a recurrent model: each may take tens of megabytes
+_STATES_APART = 32  # tokens from one that is kept to the next
 _MOST_SCORED = 32  # likelihoods computed together
 _WORTH_SHARING = 16  # tokens of a shared beginning
 
@@ -76,14 +78,17 @@ class LlamaEngine:
         self.model = Model(library, path)
         self.name = name
         self._beginnings = beginnings
-        self._limit = limits.parallel
+        self._limit, slots = limits.parallel, _MOST_SEQUENCES
+        if self.model.recurrent:
+            self._limit = min(self._limit, slots - _KEPT_STATES)
+            slots = self._limit + _KEPT_STATES
         self._draft = 0 if self.model.recurrent else limits.draft
-        self._threads = _ThreadCount(limits.threads)
+        self._threads = ThreadCount(limits.threads)
         self._window = limits.context
         self._context = Context(
             self.model,
             cells=limits.context,
-            sequences=_MOST_SEQUENCES,
+            sequences=slots,
             batch=_BATCH_TOKENS,
             outputs=_MOST_OUTPUTS,
         )
@@ -93,7 +98,7 @@ class LlamaEngine:
         self._waiting: deque[_Sequence] = deque()
         self._active: list[_Sequence] = []
         self._kept: list[_Sequence] = []  # finished, for later requests; the next to go first
-        self._free = list(range(_MOST_SEQUENCES))
+        self._free = list(range(slots))
         self._full = False  # requests in progress need all cells: none begins
         self._attention_requests: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
         self._attention: AttentionContext | None = None
@@ -162,7 +167,10 @@ class LlamaEngine:
             else:
                 check_fits(len(request.ids), self._window, self.name)
             if request.outcome is None:
-                self._waiting.append(_Sequence(request, answer))
+                sequence = _Sequence(request, answer)
+                if self.model.recurrent:
+                    self._note_ends(sequence)
+                self._waiting.append(sequence)
         except Exception as error:  # of any class: it is for this request's caller only
             request.outcome = error
 
@@ -173,17 +181,17 @@ class LlamaEngine:
         alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
         if alike >= (_MOST_SCORED if sequence.answer is None else self._limit):
             return False
+        if self.model.recurrent and len(self._active) >= self._limit:
+            return False
         best, computed = self._find_longest_shared(sequence)
         reading = (s for s in self._active if s.request.adapter == sequence.request.adapter)
-        if not self.model.recurrent and any(
+        if any(
             sequence.shared_with(other) > max(computed + _WORTH_SHARING, other.computed)
             for other in reading
         ):
             return False  # until the other one has read what both begin with
-        if not self._free:
-            if not self._kept:
-                return False
-            self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
+        if not self._free_slot([best]):
+            return False
         sequence.slot = self._free.pop()
         if self._restore_beginning(sequence, computed):
             best, computed = None, sequence.constant
@@ -192,7 +200,9 @@ class LlamaEngine:
             if best in self._kept:  # it is of use
                 self._kept.remove(best)
                 self._kept.append(best)
-        sequence.computed = computed
+        sequence.computed = sequence.kept = computed
+        if computed in sequence.ends:
+            self._keep_state(sequence)
         if sequence.answer is not None and not sequence.answer.written:
             sequence.answer.cached_tokens = computed
         self._active.append(sequence)
@@ -200,22 +210,25 @@ class LlamaEngine:
 
     def _restore_beginning(self, sequence: _Sequence, computed: int) -> bool:
         """Restore from disk what is the same in every run, if it is more than is computed."""
-        if sequence.request.adapter or self.model.recurrent:
+        if sequence.request.adapter:
             return False
         sequence.constant = self._beginnings.match(sequence.ids[: sequence.first_scored - 1])
         if sequence.constant <= computed + _WORTH_SHARING:
             return False
+        if self.model.recurrent:
+            sequence.ends.add(sequence.constant)
         data = self._beginnings.load(sequence.ids[: sequence.constant])
         return data is not None and self._context.restore(sequence.slot, data)
 
     def _find_longest_shared(self, sequence: _Sequence) -> tuple[_Sequence | None, int]:
         """Return the sequence that shares the longest computed beginning, and its tokens."""
         best, computed = None, 0
-        # The state of a recurrent model cannot be cut to a beginning.
-        for other in () if self.model.recurrent else (*self._active, *self._kept):
+        for other in (*self._active, *self._kept):
             if other.request.adapter == sequence.request.adapter:
                 shared = min(sequence.shared_with(other), other.computed)
-                if shared > computed:
+                if shared > computed and (
+                    shared == other.computed or self._context.holds(other.slot, shared)
+                ):
                     best, computed = other, shared
         return best, computed
 
@@ -233,6 +246,47 @@ class LlamaEngine:
         self._context.cut(sequence.slot, sequence.computed)
         # Answers are continued by later turns; a scored text hardly ever is.
         self._kept.insert(len(self._kept) if sequence.answer else 0, sequence)
+
+    # The states of a recurrent model: they cannot be cut, so copies are kept at some places
+
+    def _note_ends(self, sequence: _Sequence) -> None:
+        """Note where a prompt parts with others, and where later ones are likely to."""
+        first_message = np.flatnonzero(np.isin(sequence.ids, [*self._ends]))[:1]
+        sequence.ends.update(int(place) + 1 for place in first_message)
+        for other in (*self._active, *self._waiting, *self._kept):
+            if other.request.adapter == sequence.request.adapter:
+                end = sequence.shared_with(other)
+                sequence.ends.add(end)
+                other.ends.add(end)
+        if sequence.answer is not None:
+            # A prompt that goes on after the last message differs before the end: there stand the
+            # template's own tokens.
+            sequence.ends.add(len(sequence.ids) - _WORTH_SHARING)
+
+    def _keep_state(self, sequence: _Sequence) -> None:
+        """Keep a copy of a sequence's state, unless all slots hold what it begins with."""
+        sequence.kept = sequence.computed
+        ids, adapter = sequence.ids[: sequence.computed], sequence.request.adapter
+        begun = [
+            each
+            for each in self._kept
+            if each.request.adapter == adapter and count_shared(each.ids, ids) == len(each.ids)
+        ]
+        if any(len(each.ids) == len(ids) for each in begun) or not self._free_slot(begun):
+            return
+        copy = _Sequence(ScoreRequest(ids.tolist(), 0, adapter=adapter), None)
+        copy.slot, copy.computed = self._free.pop(), len(ids)
+        self._context.copy(sequence.slot, copy.slot, len(ids))
+        # What it begins with goes after it: more may begin so.
+        rest = [each for each in self._kept if each not in begun]
+        self._kept = [*rest, copy, *sorted(begun, key=lambda each: -len(each.ids))]
+
+    def _free_slot(self, needed: Sequence[_Sequence | None]) -> bool:
+        """Make a slot free, but none of those needed; False if there is none."""
+        others = [each for each in self._kept if each not in needed]
+        if not self._free and others:
+            self._drop(others[0])
+        return bool(self._free)
 
     def _drop(self, sequence: _Sequence) -> None:
         self._kept.remove(sequence)
@@ -304,6 +358,7 @@ class LlamaEngine:
                 end = min(start + room, sequence.to_compute)
                 if start < sequence.constant:  # what is kept of it is not mixed with the rest
                     end = min(end, sequence.constant)
+                end = min(end, sequence.next_end())
                 # No more logits than there is room for.
                 output = sequence.first_scored - 1
                 if end > output:
@@ -325,6 +380,8 @@ class LlamaEngine:
         if part.end == sequence.constant:
             beginning = sequence.ids[: sequence.constant]
             self._beginnings.save(beginning, self._context.save(sequence.slot))
+        if part.end in sequence.ends:
+            self._keep_state(sequence)
         if answer is None:
             for place in range(max(part.start, part.logits_from), part.end):
                 logits = self._context.logits(row + place - part.start)
@@ -373,49 +430,6 @@ class LlamaEngine:
         yield from self._attention.attend(request, self._adapters.get(request.adapter))
 
 
-class _ThreadCount:
-    """Chooses how many threads compute: all, or one while other processes want the processor.
-
-    llama.cpp's threads wait for each other after each of a thousand operations, and a thread that
-    lost its core to another process keeps all waiting: two threads on a busy machine can be twenty
-    times slower than one.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        # By time.perf_counter: time.monotonic stands still for 16 ms on Windows before Python 3.13.
-        self._alone_until = -math.inf
-        self._pause = _FIRST_PAUSE
-
-    def decode(
-        self,
-        context: Context,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        slots: Sequence[int],
-        outputs: Sequence[bool],
-    ) -> bool:
-        """Compute a batch, see `Context.decode`, and learn from its time."""
-        start, used = time.perf_counter(), time.process_time()
-        threads = self._most if start >= self._alone_until else 1
-        context.use_threads(threads)
-        done = context.decode(tokens, positions, slots, outputs)
-        end = time.perf_counter()
-        share = (time.process_time() - used) / (end - start) / threads
-        if threads > 1:
-            if share < _BUSY and end - start > _LEAST_SECONDS:
-                self._alone_until = end + self._pause
-                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-            else:
-                self._pause = _FIRST_PAUSE
-        return done
-
-
-_BUSY = 0.85  # of the processor time that the threads could have had
-_LEAST_SECONDS = 0.01  # a shorter time tells nothing
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds until all threads are tried again
-
-
 def log_probability(logits: NDArray[np.float32], token: int) -> float:
     """Return the natural log-probability of a token by the logits [vocabulary]."""
     best = float(logits.max())
@@ -461,6 +475,8 @@ class _Sequence:
         self.slot = -1
         self.computed = 0
         self.constant = 0  # tokens at its beginning that are the same in every run
+        self.ends: set[int] = set()  # of beginnings, where a recurrent state is to be kept
+        self.kept = 0  # tokens of the last state that was
         self.scores: list[float] = []
         self._size = len(request.ids)
         room = 0 if answer is None else answer.max_tokens + 1
@@ -499,6 +515,11 @@ class _Sequence:
         """Return how many tokens at the beginning of both need to be computed only once."""
         # The token that predicts the first one is computed.
         return count_shared(self._ids[: self.first_scored - 1], other.ids)
+
+    def next_end(self) -> int:
+        """Return where reading stops for a state to be kept."""
+        least = max(self.computed, self.kept + _STATES_APART - 1)
+        return min((end for end in self.ends if end > least), default=self._size)
 
     def guess_next(self, most: int, model: Model) -> tuple[int, ...]:
         """Guess the next tokens: what the grammar forces, or what followed the last ones before.

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from colligate.concurrency import physical_cores
 from colligate.errors import MissingCapability, WeightsUnavailable
-from colligate.models.base import encodable, window
+from colligate.models.base import Capability, encodable, window
 from colligate.models.decoding import GeneratedText, GenerationRequest, Request
 from colligate.models.gguf import read_header
 from colligate.models.llama.api import Model, load_library
@@ -43,6 +43,7 @@ class LlamaCpp(LocalModel):
     At most `parallel` answers are computed together. The default of `context_tokens` is that of
     `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
     guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
+    Attention is not offered if no layer attends.
 
     Raises:
         UnknownModel: the file does not exist.
@@ -68,6 +69,8 @@ class LlamaCpp(LocalModel):
         self._llama = _Backend(path, name, limits)
         super().__init__(self._llama, name=name, version=_version(path), context_tokens=context)
         self.weights = header.weights
+        if header.kv_bytes_per_token is None:  # none of its layers attends
+            self.capabilities = self.capabilities - {Capability.ATTENTION}
 
     def stop_thinking(self) -> None:
         """Tell the model not to think before it answers, if its template knows that."""
