@@ -130,15 +130,16 @@ def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(
     assert document.table_head(document.span(start, start + len(first))) == named
 
 
-def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it() -> None:
-    above = "# Statements\n\n(In millions, except per share data)\n\n"
+@pytest.mark.parametrize("unit", ["In millions, except per share data", "MILLIONS, EXCEPT LOSS"])
+def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it(unit: str) -> None:
+    above = f"# Statements\n\n({unit})\n\n"
     prose = "Nothing of note was sold in 2018 or 2017. " * 40
     table = "| Sales | 7 |\n|---|---|\n| Costs | 1 |"
     document = make(f"{above}{prose}\n\nTotal assets $ 22,536 $ 23,259\n\n{table}\n", "R", "a")
-    for words, unit in (("Total assets $ 22,536 $ 23,259", True), ("Costs", True), ("Nothing", 0)):
+    for words, row in (("Total assets $ 22,536 $ 23,259", True), ("Costs", True), ("Nothing", 0)):
         start = document.text.index(words)
         printed = document.printed_unit(document.span(start, start + len(words)))
-        assert printed == ("In millions, except per share data" if unit else "")
+        assert printed == (unit if row else "")
 
 
 def test_a_head_is_looked_for_at_the_top_of_its_table_alone() -> None:

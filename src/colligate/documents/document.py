@@ -237,7 +237,8 @@ _LONGEST_LABEL = 120  # characters of a line that names columns
 _UNIT = re.compile(
     r"(?:(?:\b(?:(?:u\.?s\.? )?dollars|amounts) |\$ ?)?"
     r"\bin (?:thousands|millions|billions)\b(?! of)"
-    r"|\b(?:in )?(?:thousands|millions|billions) of (?:u\.?s\.? )?dollars\b)"
+    r"|\b(?:in )?(?:thousands|millions|billions) of (?:u\.?s\.? )?dollars\b"
+    r"|(?<=\()(?:thousands|millions|billions)\b)"
     r"(?:,? except[^()|\n]{,60})?",
     re.I,
 )

@@ -366,7 +366,13 @@ async def test_all_documents_are_read_once_the_person_consents(page, ask, upload
         names = ("yard", "hall", "shed", "barn", "mews")  # more than are read at once
         files = {f"{name}.md": f"# {name}\n\n{text}" for name in names}
         await upload(page, url, "house", {name: text.encode() for name, text in files.items()})
-        await ask(page, url, "Where do all bicycles stand?", "auto", **{"most documents": "1", "tokens": "500"})
+        await ask(
+            page,
+            url,
+            "Where do all bicycles stand?",
+            "auto",
+            **{"most documents": "1", "tokens": "500"},
+        )
         warnings = page.get_by_role("list", name="Warnings")
         await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await expect(warnings).to_contain_text("takes many model calls")
