@@ -14,6 +14,7 @@ export default defineConfig({
     emptyOutDir: true,
     target: "es2022",
     cssTarget: ["chrome123", "firefox121", "safari17.5"], // the first with light-dark()
+    license: { fileName: "assets/licences.md" }, // what is bundled asks for its notices
     assetsInlineLimit: 0, // the Content-Security-Policy allows no data: addresses
     modulePreload: { polyfill: false },
   },
