@@ -26,8 +26,8 @@ ARCHITECTURES = {
     "qwen3": "Qwen3",
     "gemma2": "Gemma2",
     "gemma3": "Gemma3",
-    "lfm2": "Lfm2",
 }
+HYBRID = {"lfm2": "Lfm2"}  # not read by hf:
 TEXT = """The quick brown fox jumps over the lazy dog. Otters eat fish, and bridges cross rivers.
 Who signed the treaty of 1932? {"found": true, "answer": "yes"} Numbers: 0 1 2 3 4 5 6 7 8 9."""
 
@@ -97,7 +97,7 @@ def save_model(
         sizes["sliding_window"] = 16
     if architecture == "lfm2":
         sizes |= {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
-    name = ARCHITECTURES[architecture]
+    name = (ARCHITECTURES | HYBRID)[architecture]
     config_name = "Gemma3TextConfig" if architecture == "gemma3" else f"{name}Config"
     config = getattr(transformers, config_name)(**{**sizes, **options})
     torch.manual_seed(7)

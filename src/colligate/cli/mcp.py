@@ -28,8 +28,8 @@ async def mcp_command(
 ) -> int:
     """Serve documents to an MCP client over standard input and output.
 
-    The client starts this command, gets the tools search, ask, read_section and list_documents,
-    and ends it. `colligate serve` offers the same over HTTP, at /mcp.
+    The client starts this command, gets the tools search, ask, fill_table, read_section and
+    list_documents, and ends it. `colligate serve` offers the same over HTTP, at /mcp.
     """
     import asyncio
 

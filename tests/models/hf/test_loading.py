@@ -13,6 +13,7 @@ from colligate.errors import MissingExtra, UnknownModel, WeightsUnavailable
 from colligate.models.hf.loading import find_source
 from colligate.models.hf.model import HFModel
 from support.models import likelihood
+from support.tiny_models import save_model
 
 
 @pytest.fixture
@@ -69,6 +70,12 @@ async def test_a_damaged_file_is_one_line(folder, file, content, why):
         await likelihood(HFModel(str(folder), name="hf:x"), "a", "b")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+async def test_a_model_with_a_recurrent_state_is_refused(tmp_path):
+    save_model(tmp_path, "lfm2")
+    with pytest.raises(WeightsUnavailable, match="recurrent state"):
+        await likelihood(HFModel(str(tmp_path), name="hf:x"), "a", "b")
 
 
 def test_code_in_a_folder_is_never_run(folder):

@@ -125,13 +125,13 @@ async def test_a_table_is_filled_with_its_progress_and_kept(folder, connected):
 
 
 async def test_effort_and_consent_are_set_by_the_client(folder, connected):
-    for number in range(20):
+    for number in range(50):  # more than are read at once
         (folder / f"{number}.md").write_text(f"# Yard {number}\n\n" + "Bicycles stand. " * 60)
     question = {"question": "Which bicycles stand in each yard?"}
     async with connected(one_by_one) as client:
         some = await called(client, "ask", **question)
         assert "read the documents one by one" in some["how"]
-        assert any("of 22: --yes reads all" in warning for warning in some["warnings"])
+        assert any("of 52: --yes reads all" in warning for warning in some["warnings"])
         every = await called(client, "ask", **question, yes=True)
         assert not any("--yes" in warning for warning in every["warnings"])
         once = await called(client, "ask", **question, yes=True, effort="low")

@@ -167,13 +167,18 @@ def load_model(
         bars: Any = import_module("transformers.modeling_gguf_pytorch_utils")
         bars.tqdm = lambda tensors, **_: tensors
     model = load_pretrained(getattr(library, kind), source, **options)
-    if model._is_stateful:
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    if model._is_stateful or kinds - _ATTENTION:
         raise WeightsUnavailable(
             f"cannot use {source.place}",
             "it keeps a recurrent state, which cannot be cut back to a shared prefix",
             "use a model with attention in every layer",
         )
     return (model if "device_map" in options else model.to(place)).eval()
+
+
+# Of layers whose keys and values can be cut back to a shared prefix.
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 def _choose_device(torch: Any, named: str) -> str:
