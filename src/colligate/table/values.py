@@ -22,6 +22,8 @@ def normalise(written: str, column: Column, language: str) -> tuple[Plain, str]:
 
     >>> normalise("EUR 48,000 (forty-eight thousand)", Column("rent", "money"), "en")
     (48000, 'EUR')
+    >>> normalise("1,250", Column("rent", "money"), "en")
+    (1250, '')
     >>> normalise("the third anniversary", Column("ends on", "date"), "en")
     (None, '')
     """
@@ -38,8 +40,8 @@ def normalise(written: str, column: Column, language: str) -> tuple[Plain, str]:
     found.sort(key=lambda each: not any(reading.unit for reading in each.readings))
     for each in found:  # "thirty (30) days" is a number of days
         readings = [r for r in each.readings if (r.unit == DATE) == is_date]
-        if column.type == "money":
-            readings = [r for r in readings if isinstance(r.unit, frozenset)]
+        if column.type == "money":  # in a column of a table the sign may stand beside another row
+            readings = [r for r in readings if isinstance(r.unit, frozenset) or not r.unit]
         values = {(_to_date(r) if is_date else _to_number(r.value)) for r in readings}
         if values:
             unit = "" if is_date else _name(readings[0].unit, written)
