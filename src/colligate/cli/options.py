@@ -166,7 +166,8 @@ Config = Annotated[
     Path | None,
     option(
         "The settings file, which names models and library. Default: COLLIGATE_CONFIG, then "
-        "colligate.toml here, then the one in your configuration folder.",
+        "colligate.toml here, then \\[tool.colligate] of pyproject.toml here, then the one "
+        "in your configuration folder.",
         MODELS,
         metavar="FILE",
     ),
