@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
-from colligate.settings import Named, Settings
+from colligate.settings import Named, Settings, json_schema
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -208,6 +213,14 @@ def test_a_wrong_table_of_a_project_is_one_line(here, text, says):
     chosen = write(here, text, "pyproject.toml")
     with pytest.raises(UsageError, match=re.escape(says)):
         Settings.load(chosen)
+
+
+def test_the_schema_for_editors_is_that_of_the_file():
+    schema = json.loads((DOCS / "colligate.schema.json").read_text("utf-8"))
+    assert schema == json_schema(), "write json_schema() to docs/colligate.schema.json"
+    shown = re.search(r"```toml\n(#:schema.*?)```", (DOCS / "guide.md").read_text("utf-8"), re.S)
+    assert shown is not None
+    jsonschema.validate(tomllib.loads(shown[1]) | {"risk": 0.1}, schema)
 
 
 def test_a_file_that_a_person_chose_may_say_what_an_endpoint_is_sent(tmp_path):

@@ -171,18 +171,26 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-_named: Any = dict.fromkeys(_MODELS, (_Name | None, None))
-_plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name | None, None))
-_plain["risk"] = (Annotated[_Name, BeforeValidator(_name_number)] | None, None)
-_Models = create_model("_Models", __base__=_Table, **_named)
+# No `default=None`, which TOML cannot say, so the schema would be wrong.
+_optional: Any = Field(default_factory=lambda: None)
+_named: Any = dict.fromkeys(_MODELS, (_Name, _optional))
+_plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name, _optional))
+_number = BeforeValidator(_name_number, json_schema_input_type=_Name | float)
+_plain["risk"] = (Annotated[_Name, _number], _optional)
+_Models = create_model("Models", __base__=_Table, **_named)
 _Tables = dict[_Name, dict[str, Any]]
 _Content = create_model(
-    "_Content",
+    FILE,
     __base__=_Table,
     models=(_Models, Field(default_factory=_Models)),
     options=(_Tables, Field(default_factory=dict)),
     **_plain,
 )
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a settings file, for editors (docs/colligate.schema.json)."""
+    return _Content.model_json_schema()
 
 
 def _parse(file: Path) -> Any:
