@@ -72,7 +72,7 @@ COMMANDS = {
     "ask": "Answer a question over files and folders, with citations.",
     "chat": "Ask questions one after another; each may point back to the ones before.",
     "refine": "Print the parts of files and folders that a question needs, within a budget.",
-    "table": "Fill a table over files and folders, a row for each, every cell cited.",
+    "table": "Fill a table over files and folders: a row for each document, every cell cited.",
     "audit": "Check citations against the documents, without a model.",
     "index": "Add files to the library ahead of time.",
     "sync": "Bring the library up to date with its folders, and say what has changed.",
