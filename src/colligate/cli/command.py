@@ -40,8 +40,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
     """Return a decorator that makes a function, also an `async` one, a command of `app`.
 
     A parameter whose type is a dataclass is an option group: the command gets an option for each
-    field, and the function the group. The function returns the exit status; of an `async` one
-    `main` gets the coroutine.
+    field, and the function the group. What the docstring says after "Examples:" ends the help. The
+    function returns the exit status; of an `async` one `main` gets the coroutine.
     """
 
     def register(function: C) -> C:
@@ -73,7 +73,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(name)(run)
+        help, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        app.command(name, help=help, epilog=f"Examples:\n{examples}" if examples else None)(run)
         return function
 
     return register

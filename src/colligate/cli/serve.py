@@ -106,6 +106,10 @@ async def serve_command(
 
     Models are opened before the first connection is accepted. An interrupt stops the server once
     the questions under way have their answers.
+
+    Examples:
+        colligate serve --library papers.library
+        colligate serve --host 0.0.0.0 --tokens tokens.json
     """
     from colligate.cli.progress import watch_run
 

@@ -86,6 +86,10 @@ async def table_command(
     The same command later fills only what is new.
 
     Exit status: 0 some cells were filled, 3 none, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate table "tenant; annual rent: money; ends on: date" leases/ -o leases.xlsx
+        colligate table leases.toml -o leases.xlsx --review
     """
     from colligate.cli.progress import watch_run
     from colligate.export import describe_usage
