@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
-from colligate.cli.display import note
+from colligate.cli import options
+from colligate.cli.display import tell
 from colligate.errors import ColligateError, UsageError, cause
 
 if TYPE_CHECKING:
@@ -63,8 +64,15 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
                 for option in fields(each.annotation)
             ]
 
+        parameters += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+            for name, annotation in options.OF_ALL_COMMANDS.items()
+        ]
+
         @wraps(function)
         def run(**values: Any) -> Any:
+            for name in options.OF_ALL_COMMANDS:
+                del values[name]
             for parameter, group in groups.items():
                 values[parameter] = group(
                     **{each.name: values.pop(each.name) for each in fields(group)}
@@ -109,7 +117,7 @@ def report_error(error: BaseException) -> int:
     with suppress(OSError):  # standard error may be closed as well
         if os.environ.get("COLLIGATE_DEBUG") == "1":
             traceback.print_exception(error)
-        note(f"colligate: {line}", style="red")
+        tell(f"colligate: {line}", "red")
     return status
 
 

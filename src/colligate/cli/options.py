@@ -6,7 +6,8 @@ read as rich markup, where `\[` is a bracket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colligate.cli.display import note
+from colligate.cli import display
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -262,6 +263,32 @@ class ReadOptions:
     pdf: Pdf = None
 
 
+# Options of every command. Each does its work when it is read, so no command is told of it.
+
+
+def _of_all(help: str, panel: str | None, callback: Callable[..., None], *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, is_eager=True, callback=callback)
+
+
+def _set_loudness(chosen: typer.CallbackParam, wanted: bool) -> None:
+    if wanted:
+        display.loudness = str(chosen.name)
+
+
+def _stop_color(wanted: bool) -> None:
+    if wanted:
+        os.environ["NO_COLOR"] = "1"
+
+
+_QUIET = "Show no progress and no notes; errors and warnings stay."
+Quiet = Annotated[bool, _of_all(_QUIET, OUTPUT, _set_loudness, "--quiet", "-q")]
+Verbose = Annotated[
+    bool, _of_all("Show each step as a line.", OUTPUT, _set_loudness, "--verbose", "-v")
+]
+NoColor = Annotated[bool, _of_all("Use no colors.", OUTPUT, _stop_color, "--no-color")]
+OF_ALL_COMMANDS = {"quiet": Quiet, "verbose": Verbose, "no_color": NoColor}
+
+
 @dataclass(frozen=True)
 class AddOptions(ReadOptions):
     """How files are read into a library."""
@@ -363,7 +390,7 @@ class LibraryOptions:
         async with make_engine(self, *groups, **more) as engine:
             named = engine.named.library
             if named is not None and named.source == str(engine.named.file):
-                note(f"library: {named.name} ({named.source})")
+                display.note(f"library: {named.name} ({named.source})")
             yield engine
 
     @asynccontextmanager
