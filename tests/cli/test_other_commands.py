@@ -73,6 +73,15 @@ def test_the_examples_of_each_help_are_right(name: str) -> None:
             leaf.make_context(name, words[len(path) :])
 
 
+@pytest.mark.parametrize("name", ["ask", "chat", "table", "refine", "index", "serve"])
+def test_options_for_research_are_shown_when_asked_for(colligate: Any, name: str) -> None:
+    plain, whole = (colligate.here(name, each).stdout for each in ("--help", "--help-all"))
+    for text, shown in ((plain, False), (whole, True)):
+        assert "--library" in text
+        assert ("--embedder" in text) is shown
+        assert f"colligate {name} " in text.partition("Examples:")[2]
+
+
 def test_no_command_is_wrong_usage(colligate: Any) -> None:
     done = colligate.here()
     assert (done.returncode, done.stdout) == (2, "")
