@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
-from colligate.settings import Named, Settings
+from colligate.settings import Named, Settings, json_schema
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -69,6 +75,13 @@ def test_an_empty_variable_is_none(here, monkeypatch):
 def test_one_file_is_read_the_nearest_first(here, tmp_path, monkeypatch):
     own = write(tmp_path / "configuration" / "colligate", models(reader="openai:own", judge="x"))
     assert (Settings.load().file, Settings.load().trusted) == (own, True)
+    project = write(here, "[tool.other]\nreader = 3", "pyproject.toml")
+    assert Settings.load().file == own
+    write(here, '[tool.colligate.models]\nreader = "openai:project@http://h/v1"', project.name)
+    found = Named("openai:project@http://h/v1", "pyproject.toml", with_key=False)
+    assert (Settings.load().reader, Settings.load().trusted) == (found, False)
+    chosen = Settings.load(project)
+    assert (chosen.reader, chosen.trusted) == (Named(found.name, str(project)), True)
     write(here, models(reader="openai:here"))
     loaded = Settings.load()
     assert (loaded.reader, loaded.judge) == (Named("openai:here", "colligate.toml"), None)
@@ -184,6 +197,30 @@ def test_a_wrong_file_is_one_line_with_file_and_key(here, text, key, says):
     assert key in line
     assert says in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tool]\ncolligate = 3", "tool.colligate: expected a table, got 3"),
+        ("[tool.colligate]\nreadin = ''", "tool.colligate.readin: unknown key; did you mean tool."),
+        ("[tool.colligate.models]\njudge = 3", "tool.colligate.models.judge: "),
+        ("[tool", "pyproject.toml is not valid TOML"),
+        ("[project]", "tool.colligate: expected a table, got None"),
+    ],
+)
+def test_a_wrong_table_of_a_project_is_one_line(here, text, says):
+    chosen = write(here, text, "pyproject.toml")
+    with pytest.raises(UsageError, match=re.escape(says)):
+        Settings.load(chosen)
+
+
+def test_the_schema_for_editors_is_that_of_the_file():
+    schema = json.loads((DOCS / "colligate.schema.json").read_text("utf-8"))
+    assert schema == json_schema(), "write json_schema() to docs/colligate.schema.json"
+    shown = re.search(r"```toml\n(#:schema.*?)```", (DOCS / "guide.md").read_text("utf-8"), re.S)
+    assert shown is not None
+    jsonschema.validate(tomllib.loads(shown[1]) | {"risk": 0.1}, schema)
 
 
 def test_a_file_that_a_person_chose_may_say_what_an_endpoint_is_sent(tmp_path):

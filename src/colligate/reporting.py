@@ -16,7 +16,7 @@ from colligate.errors import ColligateError, NoDocuments
 from colligate.library.ingest import Ingested, Progress
 from colligate.library.library import AsyncLibrary
 from colligate.library.web import is_address
-from colligate.models.names import redact_name
+from colligate.models.names import find_key, redact_name
 from colligate.models.weights import OnProgress
 from colligate.settings import Named
 
@@ -27,7 +27,7 @@ def note_name(what: str, named: Named, trace: Trace) -> None:
         return  # the caller named it
     trace.emit(Noted(f"{what}: {redact_name(named.name)} ({named.source})"))
     variable = "COLLIGATE_RERANKER_KEY" if what == "reranker" else "OPENAI_API_KEY"
-    if not named.with_key and os.environ.get(variable):
+    if not named.with_key and find_key(variable):
         why = f"only the {named.source} found here names that address"
         hint = f"--config {named.source} trusts the file"
         trace.emit(Noted(f"{variable} is not sent there: {why}; {hint}"))

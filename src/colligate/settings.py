@@ -29,6 +29,7 @@ from colligate.models.names import (
 )
 
 FILE = "colligate.toml"
+PROJECT = "pyproject.toml"  # its table [tool.colligate]
 
 _VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -101,7 +102,8 @@ class Settings:
         """Read the environment, and a file for what the environment does not name.
 
         The file is `path`, or COLLIGATE_CONFIG, or `colligate.toml` in the working folder, or
-        the one in the user's configuration folder. The last two need not exist.
+        a `pyproject.toml` there that has a table `tool.colligate`, or the `colligate.toml` in the
+        user's configuration folder. The last three need not exist.
 
         Raises:
             UsageError: the file cannot be read, or something in it is not valid.
@@ -149,10 +151,12 @@ def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
     """Return the file to read, if any, and whether it is trusted."""
     if chosen:
         return Path(chosen).expanduser(), True
-    here, own = Path(FILE), own_file()
+    here, project, own = Path(FILE), Path(PROJECT), own_file()
     # Not `Path.is_file`, which raises where a folder above may not be looked into.
     if os.path.isfile(here):  # noqa: PTH113
         return here, os.path.isfile(own) and here.samefile(own)  # noqa: PTH113
+    if os.path.isfile(project) and _parse(project) is not None:  # noqa: PTH113
+        return project, False
     return (own, True) if os.path.isfile(own) else (None, True)  # noqa: PTH113
 
 
@@ -167,13 +171,16 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-_named: Any = dict.fromkeys(_MODELS, (_Name | None, None))
-_plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name | None, None))
-_plain["risk"] = (Annotated[_Name, BeforeValidator(_name_number)] | None, None)
-_Models = create_model("_Models", __base__=_Table, **_named)
+# No `default=None`, which TOML cannot say, so the schema would be wrong.
+_optional: Any = Field(default_factory=lambda: None)
+_named: Any = dict.fromkeys(_MODELS, (_Name, _optional))
+_plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name, _optional))
+_number = BeforeValidator(_name_number, json_schema_input_type=_Name | float)
+_plain["risk"] = (Annotated[_Name, _number], _optional)
+_Models = create_model("Models", __base__=_Table, **_named)
 _Tables = dict[_Name, dict[str, Any]]
 _Content = create_model(
-    "_Content",
+    FILE,
     __base__=_Table,
     models=(_Models, Field(default_factory=_Models)),
     options=(_Tables, Field(default_factory=dict)),
@@ -181,20 +188,35 @@ _Content = create_model(
 )
 
 
-def _read(file: Path, trusted: bool) -> Settings:
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a settings file, for editors (docs/colligate.schema.json)."""
+    return _Content.model_json_schema()
+
+
+def _parse(file: Path) -> Any:
+    """Return what a file says; of a `pyproject.toml` its table, None if it has none."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise UsageError(f"cannot use {file}", f"it is larger than {_MOST_BYTES:,} bytes")
-        read: Any = _Content.model_validate(tomllib.loads(content.decode()))
+        said = tomllib.loads(content.decode())
     except OSError as error:
         raise UsageError(f"cannot read {file}", error.strerror or str(error)) from error
-    except ValidationError as error:
-        raise _explain(error, file) from error
     except (ValueError, RecursionError) as error:
         hint = "docs/guide.md shows one"
         raise UsageError(f"{file} is not valid TOML", str(error), hint) from error
+    if file.name != PROJECT:
+        return said
+    tools = said.get("tool")
+    return tools.get("colligate") if isinstance(tools, dict) else None
+
+
+def _read(file: Path, trusted: bool) -> Settings:
+    try:
+        read: Any = _Content.model_validate(_parse(file))
+    except ValidationError as error:
+        raise _explain(error, file) from error
     folder, source = file.absolute().parent, str(file)
     named: dict[str, Any] = {}
     for what in _VARIABLES:
@@ -225,10 +247,12 @@ def _read(file: Path, trusted: bool) -> Settings:
 def _explain(error: ValidationError, file: Path) -> UsageError:
     """Return the error of the first wrong entry, with file and key."""
     first = error.errors(include_url=False)[0]
-    *tables, key = map(str, first["loc"])
+    within = ("tool", "colligate") if file.name == PROJECT else ()
+    *tables, key = map(str, (*within, *first["loc"]))
     prefix = "".join(f"{each}." for each in tables)
     if first["type"] == "extra_forbidden":
-        return _unknown(file, prefix, key, _MODELS if tables else tuple(_Content.model_fields))
+        known = _MODELS if len(first["loc"]) > 1 else tuple(_Content.model_fields)
+        return _unknown(file, prefix, key, known)
     if first["type"] in ("dict_type", "model_type"):
         why = f"expected a table, got {first['input']!r}"[:200]
         hint = f"write [{prefix}{key}] above its entries"

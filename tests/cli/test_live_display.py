@@ -45,11 +45,13 @@ def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
     assert openai_server.requests[-1]["stream"], "its tokens are counted as they come"
 
 
+@pytest.mark.parametrize("given", [[], ["--no-color"]])
 def test_a_narrow_terminal_without_colour(
-    colligate: Any, asked: Callable[..., Any], folder: Path
+    colligate: Any, asked: Callable[..., Any], folder: Path, given: list[str]
 ) -> None:
-    colligate.environment["NO_COLOR"] = "1"
-    status, screen = colligate.in_terminal(*asked(folder), width=30)
+    if not given:
+        colligate.environment["NO_COLOR"] = "1"
+    status, screen = colligate.in_terminal(*asked(folder), *given, width=30)
     assert status == 0, screen
     codes = [c for style in _STYLES.findall(screen) for c in style[2:-1].split(";") if c]
     assert [c for c in codes if 30 <= int(c) <= 49 or 90 <= int(c) <= 107] == []
@@ -67,6 +69,31 @@ def test_in_a_log_a_phase_and_a_model_are_said_once(ask: Any, folder: Path, caps
         watcher.see(Noted("a note"))
         watcher.see(Event())
     assert capsys.readouterr().err.splitlines() == ["reading documents 0 of 5", "a note"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_quiet_command_says_only_what_went_wrong(
+    colligate: Any, asked: Callable[..., Any], folder: Path, first: bool
+) -> None:
+    (folder / "broken.docx").write_bytes(b"no document")
+    words = asked(folder)
+    status, screen = colligate.in_terminal(*(["-q", *words] if first else [*words, "--quiet"]))
+    assert status == 0, screen
+    warning, answer, *_ = _STYLES.sub("", screen).splitlines()
+    assert warning.startswith("warning: ")
+    assert answer == "The tower was built in 1871. [1]"
+    assert "tokens" not in screen
+    assert not _MOVES.search(_STYLES.sub("", screen)), "no progress"
+    assert "unknown strategy" in colligate.here("-q", *words, "--strategy", "none").stderr
+    assert colligate.here(*words).stderr.count("\n") > 2, "the next one is not quiet"
+
+
+def test_a_verbose_command_says_each_step(ask: Any, openai_server: Any, folder: Path) -> None:
+    said = ask(folder, "-v").stderr
+    steps = re.findall(r"^\d+\.\d s: (.+)$", said, re.M)
+    assert "found 3 passages" in steps
+    replies = [step for step in steps if step.endswith("replied")]
+    assert len(replies) == len(openai_server.requests)
 
 
 class Terminal(io.StringIO):

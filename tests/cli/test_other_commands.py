@@ -1,6 +1,7 @@
 """Help, tree, strategies, models."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,28 @@ def test_a_question_is_answered_without_the_lab_and_the_cluster(
 @pytest.mark.parametrize(("name", "line"), COMMANDS.items())
 def test_the_list_of_commands_has_the_first_line_of_each(name: str, line: str) -> None:
     assert load_command(name).help.splitlines()[0] == line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_each_help_are_right(name: str) -> None:
+    command = load_command(name)
+    for inner, leaf in getattr(command, "commands", {"": command}).items():
+        heading, *examples = leaf.epilog.splitlines()
+        assert heading == "Examples:"
+        for example in examples:
+            _, *words = shlex.split(example)
+            path = [name, inner] if inner else [name]
+            assert words[: len(path)] == path
+            leaf.make_context(name, words[len(path) :])
+
+
+@pytest.mark.parametrize("name", ["ask", "chat", "table", "refine", "index", "serve"])
+def test_options_for_research_are_shown_when_asked_for(colligate: Any, name: str) -> None:
+    plain, whole = (colligate.here(name, each).stdout for each in ("--help", "--help-all"))
+    for text, shown in ((plain, False), (whole, True)):
+        assert "--library" in text
+        assert ("--embedder" in text) is shown
+        assert f"colligate {name} " in text.partition("Examples:")[2]
 
 
 def test_no_command_is_wrong_usage(colligate: Any) -> None:

@@ -136,6 +136,32 @@ async def test_options_reach_an_endpoint(openai_server):
     assert 1 <= openai_server.in_flight_most <= 2
 
 
+ENV = """# of another program
+OPENAI_BASE_URL=https://evil.example/v1
+export OPENAI_API_KEY = 'sk-of-the-file'  # a comment
+OPENAI_MODEL=x
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "with_key", "sent"),
+    [(None, True, "sk-of-the-file"), ("sk-own", True, "sk-own"), (None, False, None)],
+)
+async def test_of_an_env_file_only_a_key_is_read(
+    here, openai_server, monkeypatch, own, with_key, sent
+):
+    (here / ".env").write_text(ENV)
+    if own:
+        monkeypatch.setenv("OPENAI_API_KEY", own)
+    else:
+        assert default_model()[0] == "bundled", "the documents are not sent to OpenAI for it"
+    model = open_model(f"openai:m@{openai_server.url}", with_key=with_key)
+    await ask(model)
+    await model.aclose()
+    authorization = openai_server.requests[-1]["headers"]["authorization"]
+    assert authorization == f"Bearer {sent}" if sent else "sk" not in authorization
+
+
 async def test_a_key_is_kept_back_when_told(openai_server, monkeypatch):
     for variable in ("OPENAI_API_KEY", "COLLIGATE_RERANKER_KEY"):
         monkeypatch.setenv(variable, "secret")

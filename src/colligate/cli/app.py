@@ -19,8 +19,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from colligate import __version__
+from colligate.cli import display, options
 from colligate.cli.command import ANSWERED, WRONG_USAGE, discard_output, event_loop, report_error
-from colligate.cli.display import prepare_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _SECONDS_TO_STOP = 5.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status; without arguments, that of this process."""
     if arguments is None:
-        prepare_streams()
+        display.prepare_streams()
     command = get_command(app)
     if arguments is None and "_COLLIGATE_COMPLETE" in os.environ:
         command.main(prog_name="colligate")
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = done.exit_code
     except (Exception, KeyboardInterrupt) as error:
         status = report_error(error)
+    display.loudness = "normal"
     if arguments is None:
         _limit_exit(status)
     return status
@@ -137,6 +138,9 @@ def _colligate(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_color: options.NoColor = False,
 ) -> int:
     if context.invoked_subcommand is None:
         with contextlib.redirect_stdout(sys.stderr):

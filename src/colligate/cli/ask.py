@@ -119,6 +119,10 @@ async def ask_command(
     """Answer a question over files and folders, with citations.
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate ask "When does the lease of the mill end?" contracts/
+        colligate ask "What were the risks?" 10-K/ --where "date>=2024" -o answer.docx
     """
     from colligate.cli.progress import require_text, watch_run
     from colligate.export import choose_format, require_writable, write_file

@@ -45,6 +45,9 @@ def audit_command(
     of the proof. OpenAI's annotations quote no words, so they are listed as not checked.
 
     Exit status: 0 all hold, 1 some do not, or a fault, 2 wrong usage.
+
+    Examples:
+        colligate audit proof.json --documents contracts/
     """
     from colligate.documents.reading import Limits, find_files
     from colligate.documents.reading.pdf.docling import require_reader

@@ -33,6 +33,10 @@ def chat_command(
     question. Ctrl-C stops an answer, Ctrl-D ends the conversation.
 
     Exit status: that of the last question, as of `colligate ask`.
+
+    Examples:
+        colligate chat contracts/
+        colligate chat --library papers.library --model ollama/qwen3:8b
     """
     from colligate.cli.progress import require_text, watch_run
     from colligate.readers.followup import Turn

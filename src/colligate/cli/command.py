@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
-from colligate.cli.display import note
+from colligate.cli import options
+from colligate.cli.display import tell
 from colligate.errors import ColligateError, UsageError, cause
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
     """Return a decorator that makes a function, also an `async` one, a command of `app`.
 
     A parameter whose type is a dataclass is an option group: the command gets an option for each
-    field, and the function the group. The function returns the exit status; of an `async` one
-    `main` gets the coroutine.
+    field, and the function the group. What the docstring says after "Examples:" ends the help. The
+    function returns the exit status; of an `async` one `main` gets the coroutine.
     """
 
     def register(function: C) -> C:
@@ -63,8 +64,15 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
                 for option in fields(each.annotation)
             ]
 
+        parameters += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+            for name, annotation in options.OF_ALL_COMMANDS.items()
+        ]
+
         @wraps(function)
         def run(**values: Any) -> Any:
+            for name in options.OF_ALL_COMMANDS:
+                del values[name]
             for parameter, group in groups.items():
                 values[parameter] = group(
                     **{each.name: values.pop(each.name) for each in fields(group)}
@@ -73,7 +81,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(name)(run)
+        help, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        app.command(name, help=help, epilog=f"Examples:\n{examples}" if examples else None)(run)
         return function
 
     return register
@@ -108,7 +117,7 @@ def report_error(error: BaseException) -> int:
     with suppress(OSError):  # standard error may be closed as well
         if os.environ.get("COLLIGATE_DEBUG") == "1":
             traceback.print_exception(error)
-        note(f"colligate: {line}", style="red")
+        tell(f"colligate: {line}", "red")
     return status
 
 

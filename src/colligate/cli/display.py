@@ -96,8 +96,18 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
 
 
-def note(text: str, style: str = "dim") -> None:
-    """Print one line on standard error."""
+# "quiet", "normal" or "verbose", as the command line asks (`options.Quiet`, `options.Verbose`).
+loudness = "normal"
+
+
+def note(text: str) -> None:
+    """Print one line on standard error, unless the command is to be quiet."""
+    if loudness != "quiet":
+        tell(text, "dim")
+
+
+def tell(text: str, style: str = "") -> None:
+    """Print one line on standard error, also where the command is to be quiet."""
     from rich.text import Text
 
     make_console(sys.stderr).print(Text(to_one_line(text), style=style), soft_wrap=True)
@@ -105,7 +115,7 @@ def note(text: str, style: str = "dim") -> None:
 
 def warn(text: str) -> None:
     """Print a warning in one line on standard error."""
-    note(f"warning: {text}", style="yellow")
+    tell(f"warning: {text}", "yellow")
 
 
 # Streams

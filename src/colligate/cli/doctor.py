@@ -61,6 +61,10 @@ async def doctor_command(
     Endpoints are asked, by a call of one token, what they offer; then each strategy is checked
     against the models. Exit status: 0 `ask` works with its default strategy, 1 something that it
     needs is missing.
+
+    Examples:
+        colligate doctor
+        colligate doctor --model openai:small@http://localhost:8000/v1
     """
 
     def open_engine() -> Engine:

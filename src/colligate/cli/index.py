@@ -38,6 +38,10 @@ async def index_command(
     """Add files to the library ahead of time.
 
     Unchanged files are not read again. After an interrupt the same command resumes.
+
+    Examples:
+        colligate index papers/ --library papers.library
+        colligate index https://example.org/rules.html scans/ --ocr
     """
     from colligate.cli.progress import watch_run
 

@@ -27,7 +27,11 @@ app = typer.Typer(help="List, show, remove, verify documents; erase, snapshot, r
 async def library_list_command(
     *, where: options.LibraryOptions, as_json: options.AsJson = False
 ) -> int:
-    """List the documents."""
+    """List the documents.
+
+    Examples:
+        colligate library list --library papers.library
+    """
     from colligate.core.events import pluralize
 
     async with where.open() as library:
@@ -59,7 +63,12 @@ async def library_show_command(
     where: options.LibraryOptions,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show one document: its properties and headings, or with --text its text."""
+    """Show one document: its properties and headings, or with --text its text.
+
+    Examples:
+        colligate library show papers/first.pdf
+        colligate library show papers/first.pdf --text
+    """
     if text and as_json:
         raise UsageError("--text and --json exclude each other", hint="give one of them")
     from colligate.library.sources import find_document
@@ -113,6 +122,9 @@ async def library_remove_command(
 
     The runs that a server kept and that read these documents are removed as well. At s3:// the
     documents are gone at once, and `library erase` erases their text from older versions.
+
+    Examples:
+        colligate library remove papers/old/
     """
     from colligate.library.store import find_bucket
 
@@ -146,6 +158,9 @@ async def library_erase_command(
     No other process may write meanwhile. In a folder, `library remove` has done it.
 
     Exit status: 0 nothing is left, 1 these files may hold something.
+
+    Examples:
+        colligate library erase --library s3://bucket/papers
     """
     async with where.open() as library:
         left = await library.erase(force=force)
@@ -171,6 +186,10 @@ async def library_snapshot_command(
     """Keep a library on Lance tables as it is now, for `library restore`.
 
     It keeps the text of documents that are removed later, and the disk space of what changes.
+
+    Examples:
+        colligate library snapshot spring --library s3://bucket/papers
+        colligate library snapshot --library s3://bucket/papers
     """
     if delete and name is None:
         raise UsageError("--delete needs a NAME", hint="`colligate library snapshot` lists them")
@@ -193,6 +212,9 @@ async def library_restore_command(
     """Go back to a snapshot: what was added or removed since is undone.
 
     No other process may write meanwhile.
+
+    Examples:
+        colligate library restore spring --library s3://bucket/papers
     """
     from colligate.core.events import pluralize
 
@@ -213,6 +235,9 @@ async def library_verify_command(
     """Check that documents and passages agree.
 
     Exit status: 0 nothing is wrong or everything was repaired, 1 something is wrong.
+
+    Examples:
+        colligate library verify --repair
     """
     async with where.open() as library:
         problems = await library.verify(repair=repair)

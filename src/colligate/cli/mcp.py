@@ -30,6 +30,9 @@ async def mcp_command(
 
     The client starts this command, gets the tools search, ask, fill_table, read_section and
     list_documents, and ends it. `colligate serve` offers the same over HTTP, at /mcp.
+
+    Examples:
+        colligate mcp contracts/
     """
     import asyncio
 

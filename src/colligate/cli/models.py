@@ -14,7 +14,11 @@ app = typer.Typer(help="List and fetch local model weights, pinned by SHA-256.")
 
 @command(app, "list")
 def models_list_command() -> int:
-    """List the weights and libraries that can be pulled, and whether they are here."""
+    """List the weights and libraries that can be pulled, and whether they are here.
+
+    Examples:
+        colligate models list
+    """
     from colligate.models.llama.libraries import library_entry
     from colligate.models.weights import list_weights
 
@@ -47,6 +51,9 @@ def models_pull_command(
     """Fetch weights that are not here yet, or have changed, and check their SHA-256.
 
     With a GGUF model comes llama.cpp, which runs it.
+
+    Examples:
+        colligate models pull qwen3-4b
     """
     from colligate.cli.progress import watch_run
     from colligate.core.events import Trace

@@ -6,7 +6,8 @@ read as rich markup, where `\[` is a bracket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colligate.cli.display import note
+from colligate.cli import display
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MODELS = "Models"
 LIBRARY = "Library"
 OUTPUT = "Output"
 LIMITS = "Limits"
+# What few people need: only `--help-all` and the completion of a shell show such an option.
+RESEARCH: dict[str, Any] = {"hidden": "_COLLIGATE_COMPLETE" not in os.environ}
 
 
 def option(
@@ -42,11 +45,16 @@ def option(
 
 
 def named(
-    help: str, variable: str, last: str, panel: str = MODELS, metavar: str | None = None
+    help: str,
+    variable: str,
+    last: str,
+    panel: str = MODELS,
+    metavar: str | None = None,
+    **more: Any,
 ) -> Any:
     """Return an option that environment and settings file name too; `last` is the default."""
     order = f"Default: COLLIGATE_{variable}, then the settings file, then {last}."
-    return option(f"{help} {order}", panel, metavar=metavar)
+    return option(f"{help} {order}", panel, metavar=metavar, **more)
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
@@ -114,7 +122,9 @@ Where = Annotated[
         metavar="CONDITION",
     ),
 ]
-Judge = Annotated[str | None, named("The model that judges answers.", "JUDGE", "--model")]
+Judge = Annotated[
+    str | None, named("The model that judges answers.", "JUDGE", "--model", **RESEARCH)
+]
 Embedder = Annotated[
     str | None,
     named(
@@ -122,6 +132,7 @@ Embedder = Annotated[
         "st:NAME.",
         "EMBEDDER",
         "the library's own; a new library takes minilm, or e5 for other languages than English",
+        **RESEARCH,
     ),
 ]
 Reranker = Annotated[
@@ -131,6 +142,7 @@ Reranker = Annotated[
         "(of `colligate train head`) or http:MODEL@URL.",
         "RERANKER",
         "the strategy's own; `bench run` has none then",
+        **RESEARCH,
     ),
 ]
 Reader = Annotated[
@@ -140,6 +152,7 @@ Reader = Annotated[
         "likely answers alone: for small models) or auto.",
         "READER",
         "auto: pointwise for a model in this process of less than 7 billion weights",
+        **RESEARCH,
     ),
 ]
 Check = Annotated[
@@ -150,6 +163,7 @@ Check = Annotated[
         "`colligate train head`) or none.",
         "CHECK",
         "odds for the pointwise reader, model for others",
+        **RESEARCH,
     ),
 ]
 Retriever = Annotated[
@@ -160,13 +174,15 @@ Retriever = Annotated[
         "RETRIEVER",
         "hybrid, or what the strategy sets",
         metavar="NAME[:k=v]",
+        **RESEARCH,
     ),
 ]
 Config = Annotated[
     Path | None,
     option(
         "The settings file, which names models and library. Default: COLLIGATE_CONFIG, then "
-        "colligate.toml here, then the one in your configuration folder.",
+        "colligate.toml here, then \\[tool.colligate] of pyproject.toml here, then the one "
+        "in your configuration folder.",
         MODELS,
         metavar="FILE",
     ),
@@ -230,6 +246,7 @@ Chunker = Annotated[
         "as the library's other documents; a new one: structural",
         LIBRARY,
         "NAME",
+        **RESEARCH,
     ),
 ]
 MaxTokensTotal = Annotated[
@@ -251,6 +268,42 @@ ItemTimeout = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
+
+
+# Options of every command. Each does its work when it is read, so no command is told of it.
+
+
+def _of_all(help: str, panel: str | None, callback: Callable[..., None], *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, is_eager=True, callback=callback)
+
+
+def _set_loudness(chosen: typer.CallbackParam, wanted: bool) -> None:
+    if wanted:
+        display.loudness = str(chosen.name)
+
+
+def _stop_color(wanted: bool) -> None:
+    if wanted:
+        os.environ["NO_COLOR"] = "1"
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for each in context.command.params:
+            each.hidden = False  # type: ignore[attr-defined]  # arguments too
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+_QUIET = "Show no progress and no notes; errors and warnings stay."
+_ALL = "Show all options, also those for research, and exit."
+Quiet = Annotated[bool, _of_all(_QUIET, OUTPUT, _set_loudness, "--quiet", "-q")]
+Verbose = Annotated[
+    bool, _of_all("Show each step as a line.", OUTPUT, _set_loudness, "--verbose", "-v")
+]
+NoColor = Annotated[bool, _of_all("Use no colors.", OUTPUT, _stop_color, "--no-color")]
+_HelpAll = Annotated[bool, _of_all(_ALL, None, _show_all, "--help-all")]
+OF_ALL_COMMANDS = {"quiet": Quiet, "verbose": Verbose, "no_color": NoColor, "help_all": _HelpAll}
 
 
 @dataclass(frozen=True)
@@ -283,11 +336,21 @@ class RoleOptions:
     ] = None
     worker_model: Annotated[
         str | None,
-        named("The model for the many small calls of some strategies.", "WORKER_MODEL", "--model"),
+        named(
+            "The model for the many small calls of some strategies.",
+            "WORKER_MODEL",
+            "--model",
+            **RESEARCH,
+        ),
     ] = None
     scorer: Annotated[
         str | None,
-        named("The model that gives likelihoods, label odds and attention.", "SCORER", "--model"),
+        named(
+            "The model that gives likelihoods, label odds and attention.",
+            "SCORER",
+            "--model",
+            **RESEARCH,
+        ),
     ] = None
 
 
@@ -325,6 +388,7 @@ class RunOptions:
             MODELS,
             "--set",
             metavar="NAME=VALUE",
+            **RESEARCH,
         ),
     ] = None
     max_tokens_total: MaxTokensTotal = None
@@ -335,7 +399,12 @@ class RunOptions:
     as_json: AsJson = False
     trace: Annotated[
         Path | None,
-        option("Write every step to FILE as it happens, as JSON lines.", OUTPUT, metavar="FILE"),
+        option(
+            "Write every step to FILE as it happens, as JSON lines.",
+            OUTPUT,
+            metavar="FILE",
+            **RESEARCH,
+        ),
     ] = None
 
     def limits(self, effort: str | None = None) -> dict[str, Any]:
@@ -362,7 +431,7 @@ class LibraryOptions:
         async with make_engine(self, *groups, **more) as engine:
             named = engine.named.library
             if named is not None and named.source == str(engine.named.file):
-                note(f"library: {named.name} ({named.source})")
+                display.note(f"library: {named.name} ({named.source})")
             yield engine
 
     @asynccontextmanager

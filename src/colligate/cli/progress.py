@@ -1,7 +1,8 @@
 """What a person sees on standard error while the work goes on, and the trace file.
 
 In a terminal: bars for long work and one line for what the strategy does, removed at the end.
-Elsewhere (a log, a pipe): a line as each phase begins, and one a minute while it lasts.
+Elsewhere (a log, a pipe): a line as each phase begins, and one a minute while it lasts; with
+`--verbose` a line for each step.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from colligate.cli import display
 from colligate.cli.command import event_loop
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
 from colligate.core.events import (
@@ -141,6 +143,9 @@ class Watcher:
         match event:
             case Noted(text=text, warning=warning):
                 (warn if warning else note)(text)
+            case _ if display.loudness == "verbose" and not isinstance(event, Progressed):
+                if line := event.line():
+                    note(f"{time.perf_counter() - self._began:.1f} s: {line}")
             case Progressed(phase=phase) | Asking(model=phase):
                 now = time.monotonic()
                 if now - self._shown.get(phase, -math.inf) >= _SECONDS_BETWEEN_LINES:
@@ -272,7 +277,7 @@ class BarWatcher(Watcher):
 @contextmanager
 def _open_watcher(stream: TextIO, file: TextIO | None) -> Iterator[Watcher]:
     """Yield the watcher that fits the stream."""
-    if not is_terminal(stream):
+    if display.loudness != "normal" or not is_terminal(stream):
         yield Watcher(file)
         return
     console = make_console(stream)

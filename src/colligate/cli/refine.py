@@ -43,6 +43,9 @@ async def refine_command(
     before it reads; --set sets its parameters.
 
     Exit status: 0 something was kept, 3 nothing was kept, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate refine "How is latency measured?" papers/ --budget 1024
     """
     from rich.text import Text
 

@@ -12,7 +12,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
-from colligate.cli.display import note
+from colligate.cli.display import note, tell
 from colligate.errors import MissingExtra
 
 app = typer.Typer(add_completion=False)
@@ -106,6 +106,10 @@ async def serve_command(
 
     Models are opened before the first connection is accepted. An interrupt stops the server once
     the questions under way have their answers.
+
+    Examples:
+        colligate serve --library papers.library
+        colligate serve --host 0.0.0.0 --tokens tokens.json
     """
     from colligate.cli.progress import watch_run
 
@@ -124,7 +128,7 @@ async def serve_command(
         named.read()  # an error now, and not at the first request
     elif token is None and not is_loopback(host):
         token = secrets.token_urlsafe(32)
-        note(f"token: {token}")
+        tell(f"token: {token}")
     config = ServerConfig(
         host=host,
         port=listen_at.port,

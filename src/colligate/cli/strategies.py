@@ -34,6 +34,10 @@ def strategies_command(
 
     Needs in brackets are optional. `colligate doctor` says which strategies run here. `ask --set
     NAME=VALUE` sets a parameter, `--set preset=paper` the values in the column "paper".
+
+    Examples:
+        colligate strategies
+        colligate strategies rdr2
     """
     from colligate.core.strategy import list_strategies, load_strategy
     from colligate.plugins import load_plugin, plugins

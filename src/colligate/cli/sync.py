@@ -77,6 +77,10 @@ async def sync_command(
     half of a folder's files are gone, you are asked first, since a disk may not be mounted.
 
     Exit status: 0 up to date, 1 documents of missing files were kept, 2 wrong usage.
+
+    Examples:
+        colligate sync --library papers.library
+        colligate sync papers/ --watch
     """
     from colligate.cli.progress import watch_run
     from colligate.core.events import Noted

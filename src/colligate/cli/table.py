@@ -13,7 +13,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, NOT_FOUND, command
-from colligate.cli.display import make_table, note, print_json, print_result, to_one_line
+from colligate.cli.display import make_table, note, print_json, print_result, tell, to_one_line
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ async def table_command(
     The same command later fills only what is new.
 
     Exit status: 0 some cells were filled, 3 none, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate table "tenant; annual rent: money; ends on: date" leases/ -o leases.xlsx
+        colligate table leases.toml -o leases.xlsx --review
     """
     from colligate.cli.progress import watch_run
     from colligate.export import describe_usage
@@ -192,13 +196,13 @@ def _ask_about(row: Row, column: Column, language: str) -> Cell | None:
     from colligate.table import correct_cell
 
     cell = row.cells[column.name]
-    note(f"\n{to_one_line(row.title)} {to_one_line(row.name)}: {column.name}", style="bold")
+    tell(f"\n{to_one_line(row.title)} {to_one_line(row.name)}: {column.name}", "bold")
     for each in cell.values:
-        note(f"  {to_one_line(each.written)}")
+        tell(f"  {to_one_line(each.written)}")
         if each.citation:
-            note(f"    “{to_one_line(str(each.citation['quote']))}”", style="italic")
-            note(f"    {to_one_line(describe_place(each.citation, with_folder=True))}")
-    note(f"  {to_one_line(cell.doubt or str(cell.reason or ''))}")
+            tell(f"    “{to_one_line(str(each.citation['quote']))}”", "italic")
+            tell(f"    {to_one_line(describe_place(each.citation, with_folder=True))}")
+    tell(f"  {to_one_line(cell.doubt or str(cell.reason or ''))}")
     said = input("Enter keeps it, a text replaces it, - empties it, q ends: ").strip()
     if said == "q":
         return None

@@ -39,7 +39,11 @@ def token_make_command(
         ),
     ] = None,
 ) -> int:
-    """Make a token and print it. It is shown only now: the file holds its digest."""
+    """Make a token and print it. It is shown only now: the file holds its digest.
+
+    Examples:
+        colligate token make ada --tokens tokens.json --right ask
+    """
     token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK])
     note(f"{name} sends it as: Authorization: Bearer TOKEN")
     print_result(token)
@@ -48,7 +52,11 @@ def token_make_command(
 
 @command(app, "list")
 def token_list_command(*, tokens: Tokens, as_json: options.AsJson = False) -> int:
-    """List the tokens with their rights."""
+    """List the tokens with their rights.
+
+    Examples:
+        colligate token list --tokens tokens.json
+    """
     found = TokenFile(tokens).read()
     if as_json:
         print_json([each.model_dump(mode="json", exclude={"sha256"}) for each in found])
@@ -60,7 +68,11 @@ def token_list_command(*, tokens: Tokens, as_json: options.AsJson = False) -> in
 
 @command(app, "revoke")
 def token_revoke_command(name: Name, *, tokens: Tokens) -> int:
-    """Revoke a token; a running server refuses it from the next request on."""
+    """Revoke a token; a running server refuses it from the next request on.
+
+    Examples:
+        colligate token revoke ada --tokens tokens.json
+    """
     TokenFile(tokens).revoke(name)
     print_result(f"revoked {name}")
     return ANSWERED

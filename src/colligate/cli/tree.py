@@ -28,7 +28,11 @@ def tree_command(
     pdf: options.Pdf = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show the structure of a file: its headings and pages, and how sure it is."""
+    """Show the structure of a file: its headings and pages, and how sure it is.
+
+    Examples:
+        colligate tree report.pdf
+    """
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
     from colligate.documents.reading.pdf.docling import require_reader

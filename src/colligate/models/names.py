@@ -46,6 +46,7 @@ OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
 _KEY = "OPENAI_API_KEY"
+_MOST_OF_ENV = 1 << 16  # characters
 _MODELS = (
     "bundled qwen3-4b qwen3-8b gguf:PATH gguf:ORG/REPO[:FILE] hf:NAME-OR-PATH"
     " openai:MODEL[@BASE_URL] ollama/MODEL"
@@ -247,7 +248,28 @@ def _find_endpoint(
     policy = Policy(slots=slots or Slots(), bare=not with_key, key_variable=variable)
     if kind == "ollama":  # the key is not meant for it
         return rest, ollama_url(), None, policy
-    return *split_address(rest), os.environ.get(variable) if with_key else None, policy
+    return *split_address(rest), find_key(variable) if with_key else None, policy
+
+
+def find_key(variable: str) -> str | None:
+    """Return a key from the environment, else from the file `.env` in the working folder.
+
+    That file may have come with the documents, so nothing else in it is read: with an address or a
+    model it could send the documents, or a key of the environment, to somebody else. For the same
+    reason its key alone does not choose OpenAI (`default_model`).
+    """
+    if variable in os.environ or not os.path.isfile(".env"):  # noqa: PTH113 (never raises)
+        return os.environ.get(variable)
+    try:
+        with open(".env", encoding="utf-8-sig", errors="replace") as file:  # noqa: PTH123
+            lines = file.read(_MOST_OF_ENV).splitlines()
+    except OSError as error:
+        raise ModelError("cannot read .env", error.strerror or str(error)) from error
+    for line in lines:
+        name, _, value = line.strip().removeprefix("export ").partition("=")
+        if name.strip() == variable:
+            return value.partition(" #")[0].strip().strip("\"'")
+    return None
 
 
 def _open_gguf(

@@ -142,6 +142,10 @@ def bench_run_command(
     and counts as wrong.
 
     Exit status: 0 all rows are there, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate bench run own --questions q.csv --documents contracts/ --out run
+        colligate bench run duquad-table1 --data data/ --out runs/table1 --limit 20
     """
     from colligate.cli.progress import run_resumable
     from colligate.lab.bench.participants import ModelNames
@@ -237,6 +241,10 @@ def bench_compare_command(
     Mean difference, its 95% interval by the paired bootstrap (10,000 samples), and two-sided p: the
     larger of the bootstrap's and that of an exact test.
     * is p below .05, ** below .01, *** below .001; p is not corrected for many comparisons.
+
+    Examples:
+        colligate bench compare runs/a runs/b
+        colligate bench compare runs/a --strategies duquad,retrieve-read
     """
     from colligate.errors import UsageError
     from colligate.lab.bench.compare import compare_runs
@@ -263,7 +271,11 @@ def bench_report_command(
         ),
     ] = None,
 ) -> int:
-    """Write a run's report: Markdown, with its figures as SVG files."""
+    """Write a run's report: Markdown, with its figures as SVG files.
+
+    Examples:
+        colligate bench report runs/table1
+    """
     from colligate.lab.bench.report import write_report
 
     print_result(str(write_report(run, out)))
@@ -272,7 +284,11 @@ def bench_report_command(
 
 @command(app, "suites")
 def bench_suites_command() -> int:
-    """List the suites; each is a table or figure of a paper."""
+    """List the suites; each is a table or figure of a paper.
+
+    Examples:
+        colligate bench suites
+    """
     from colligate.lab.bench.suites import list_suites, read_suite
 
     suites = [read_suite(name) for name in list_suites()]
@@ -300,7 +316,11 @@ def bench_convert_command(
         option("The format (docs/datasets.md); passages if FILE is a corpus.", _WHAT, default=True),
     ] = "auto",
 ) -> int:
-    """Write a data set in the plain form, or its corpus as a file of passages."""
+    """Write a data set in the plain form, or its corpus as a file of passages.
+
+    Examples:
+        colligate bench convert tatdqa.jsonl --out questions.jsonl --corpus corpus.jsonl
+    """
     from colligate.core.events import pluralize
     from colligate.errors import UsageError
     from colligate.lab.bench.datasets.convert import convert_passages, convert_questions

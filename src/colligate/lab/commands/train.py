@@ -148,6 +148,9 @@ def train_curate_command(
     held_out.jsonl, as messages that TRL and LLaMA-Factory read.
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate train curate rdr2 --questions q.jsonl --corpus wiki/ --teacher bundled --out made/
     """
     from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
@@ -216,6 +219,9 @@ def train_fit_command(
     lines. One GPU is used, or the processor.
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+
+    Examples:
+        colligate train fit rdr2-router --data made/ --base hf:Qwen/Qwen3-4B --out router/
     """
     from colligate.cli.progress import watch_run
     from colligate.lab.training.fitting import fit
@@ -261,6 +267,9 @@ def train_head_command(
     onnx:DIR`. Ctrl-C saves the current step and stops; the same command resumes.
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+
+    Examples:
+        colligate train head reranker --data pairs/ --out reranker/
     """
     from colligate.cli.progress import watch_run
     from colligate.lab.training.heads import train_head
@@ -319,6 +328,9 @@ def train_evaluate_command(
     adapters only the new ones are asked.
 
     Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
+
+    Examples:
+        colligate train evaluate made/ --model hf:Qwen/Qwen3-4B --adapter router/ --out found/
     """
     from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
