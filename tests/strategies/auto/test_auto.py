@@ -264,6 +264,18 @@ async def test_a_large_reader_reads_every_document_or_more_of_the_best_in_one_ca
     assert again.index("1 May 2032") < again.index("1 May 2031")
 
 
+@pytest.mark.parametrize("window", [None, 200_000, 8_000])
+async def test_a_first_reading_leaves_room_in_the_window(make_run, window):
+    parts = [f"## Part {at}\n\nOf the boat. {LONG[:1000]}" for at in range(20)]
+    made = document("boats", "\n\n".join(["# Boats", *parts]))
+    async with InMemorySources([made]) as sources:
+        reply = ['{"kind": "fact"}', NOTHING, NOTHING]
+        run, model = make_run(sources, reply, context_tokens=window)
+        await Auto(mode="sparse", kind="model", k=3).answer("Who saw the boat?", run)
+    first = next(call.prompt for call in model.calls if "<passages>" in call.prompt)
+    assert (first.count("</passage ") >= 20) is (window != 8_000)
+
+
 def test_a_first_reading_is_spread_over_documents():
     hits = [
         Hit(Passage(Span(name, n, n + 1), "x", name, (), None), 10 - n)

@@ -31,6 +31,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode, Within, find_named
+from colligate.models import Role
 from colligate.models.pairs import MiniLMKinds
 from colligate.readers.finding import answer_found
 from colligate.strategies.auto.collection import cover, describe_collection
@@ -116,7 +117,8 @@ class Auto:
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others
         tokens: estimated tokens that a reader reads first, if it reads passages together; it reads
-            twice as many inside the best documents, and four times as many of all documents
+            twice as many inside the best documents, and four times as many of all documents; less
+            for a window in which that does not fit
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
         kind: what tells the kind of a question: head, a small model in the package (of questions
@@ -179,7 +181,7 @@ class Auto:
         """
         small = run.reads_alone
         steps = "decompose" if small else "dualrag"
-        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 4 * self.tokens
+        fit = not small and len(found.infos) * _LEAST_OF_EACH <= 4 * self._limit(run)
         order = {
             QuestionKind.FACT: ["read"] if small else ["read", "read inside"],
             QuestionKind.STEPS: [steps, "read"] if small else ["read", "read inside", steps],
@@ -290,7 +292,12 @@ class Auto:
         if run.reads_alone:
             return self.k
         sizes = accumulate(estimate_tokens(hit.passage.text) for hit in hits)
-        return max(self.k, sum(size <= self.tokens for size in sizes))
+        return max(self.k, sum(size <= self._limit(run) for size in sizes))
+
+    def _limit(self, run: Run) -> int:
+        """Return `tokens`, or an eighth of the window if that is less: four times as many fit."""
+        window = run.model(Role.READER).context_tokens
+        return self.tokens if window is None else min(self.tokens, window // 8)
 
     async def _read_inside(self, found: _Found, run: Run) -> list[Shown]:
         """Return what the reader would search for, and more of the best documents.
@@ -299,7 +306,7 @@ class Auto:
         Documents that are short are read whole, of others what a search in them finds.
         """
         parts = await self._look_up(found.best.queries if found.best else (), run)
-        left = 2 * self.tokens - sum(estimate_tokens(each.text) for each in parts)
+        left = 2 * self._limit(run) - sum(estimate_tokens(each.text) for each in parts)
         among = [info.id for info in found.infos]
         best = await rank_documents(found.question, run, _INSIDE, self.mode, among)
         for name in best:
@@ -322,11 +329,11 @@ class Auto:
         """Return the best passages for what a reader would search for."""
         asked = [await run.search(each, k=self.k, mode=self.mode) for each in queries]
         hits = join_rankings(asked) if asked else []
-        return keep_first([hit.passage for hit in hits], self.tokens)
+        return keep_first([hit.passage for hit in hits], self._limit(run))
 
     async def _read_each(self, found: _Found, run: Run) -> list[Shown]:
         """Return the first and the best passages of every document, to be read at once."""
-        most, parts = 4 * self.tokens // len(found.infos), list[Passage]()
+        most, parts = 4 * self._limit(run) // len(found.infos), list[Passage]()
         for info in found.infos:
             hits = await run.search(found.question, k=self.k, mode=self.mode, documents=[info.id])
             document = await run.document(info.id)
