@@ -241,7 +241,8 @@ async def find_values(
     leaves: list[Leaf] = []
     tree = _to_tree(reply, "", leaves)
     placed = await asyncio.to_thread(_place, leaves, passages, documents)
-    await _check(question, shape, dict(zip(leaves, placed, strict=True)), run)
+    asked = "" if instruction else question  # a column is no answer to a question
+    await _check(asked, shape, dict(zip(leaves, placed, strict=True)), run)
     return Filled(tree, leaves, shown, documents)
 
 
