@@ -58,7 +58,9 @@ class TableOptions(options.ReadOptions):
     dry_run: Annotated[
         bool,
         options.option(
-            "Say how many documents, calls and tokens it takes; ask no model.", options.LIMITS
+            "Say how many documents, calls and tokens it takes; ask no model.",
+            options.LIMITS,
+            "--dry-run",
         ),
     ] = False
     review: Annotated[
@@ -66,6 +68,7 @@ class TableOptions(options.ReadOptions):
         options.option(
             "Show the doubtful cells one by one, then the empty ones; what you correct is kept.",
             options.OUTPUT,
+            "--review",
         ),
     ] = False
     where: options.Where = None
