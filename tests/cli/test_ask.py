@@ -18,6 +18,7 @@ from colligate import Answer
 from colligate.cli.ask import show
 from colligate.cli.options import RunOptions
 from colligate.cli.progress import Watcher
+from support.cli import asking
 
 COMMAND = [sys.executable, "-m", "colligate"]
 KEYS = [
@@ -127,6 +128,25 @@ def test_how_likely_an_answer_is_right_is_said_where_it_is_known(capsys: Any) ->
     for answer in (sure, replace(sure, probability=None), replace(sure, found=False)):
         show(answer, RunOptions(), Watcher(None))
         assert ("likely right: 99%" in capsys.readouterr().err) is (answer is sure)
+
+
+def test_what_has_no_source_is_struck_out_in_a_terminal(
+    colligate: Any, openai_server: Any, folder: Path
+) -> None:
+    quoted = {"passage": 1, "quote": "The tower was built in 1871 by Ada Mercer."}
+    said = [
+        {**quoted, "sentence": "It was built in 1871."},
+        {**quoted, "quote": "nowhere", "sentence": "It is made of gold."},
+    ]
+    openai_server.answer = json.dumps({"statements": said, "short_answer": "1871", "found": True})
+    tower = folder / "tower.md"
+    status, shown = colligate.in_terminal(
+        *asking(openai_server, tower, "--strategy", "full-context", "--check", "none")
+    )
+    assert status == 0
+    answer = shown.rpartition("It was built in 1871.")[2]
+    assert re.search(r"\x1b\[[\d;]*9m *It is made of gold\.", answer)
+    assert "[uncited]" in answer
 
 
 def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:

@@ -33,6 +33,7 @@ def show_answer(answer: Answer) -> None:
     out = make_console(sys.stdout)
     text = Text(escape_controls(answer.text))
     text.highlight_regex(r"\[\d+\]", "bold cyan")
+    text.highlight_regex(r"[^\]]+(?= \[uncited\])", "strike")
     text.highlight_regex(r"\[uncited\]", "yellow")
     out.print(text)
     arrow = "›" if out.encoding.startswith("utf") else ">"

@@ -43,7 +43,9 @@ export function AnswerText({
           <p class="short">{short}</p>
         )}
         <p class="said">
-          {pieces(answer).map((piece, at) => {
+          {pieces(answer).map((piece, at, all) => {
+            const struck =
+              !("cited" in piece && piece.cited.length) && all[at + 1]?.kind === "uncited";
             if (piece.kind === "uncited")
               return (
                 <span key={at} class="uncited" title="No document was found that supports this">
@@ -53,7 +55,7 @@ export function AnswerText({
             if (piece.kind === "text")
               return (
                 <span key={at} class={piece.cited.includes(lit) ? "lit" : undefined}>
-                  {withoutHashes(piece.text)}
+                  {struck ? <s>{withoutHashes(piece.text)}</s> : withoutHashes(piece.text)}
                 </span>
               );
             const citation = answer.citations[piece.number - 1];
