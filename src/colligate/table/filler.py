@@ -7,6 +7,7 @@ one, from what a search finds for each column. A small one is asked for one colu
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -59,6 +60,7 @@ row or a sentence, where these are other words than the column's."""
 _QUERY_TOKENS = 80  # of a column
 _TITLES = 8
 _CHARACTERS = 4  # of a token, about
+_DIGIT = re.compile(r"\d")
 _NAME = "name"
 _FIRST = 4_000  # characters of a document that are always read: they say what it is
 _READ_ALONE = 3_000  # tokens of a cell that a small reader fills
@@ -222,6 +224,8 @@ class TableFiller:
         document = await run.document(info.id)
         written = answer.short or answer.text
         value, unit = normalise(written, column, document.language)
+        if value is None and column.type in ("number", "money") and not _DIGIT.search(written):
+            return Cell(reason=Reason.UNCONFIRMED, why=f"“{written[:80]}” is no {column.type}")
         citation = answer.citations[0].to_json()
         return Cell((CellValue(written, value, unit, citation, answer.probability),))
 
