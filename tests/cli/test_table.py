@@ -147,10 +147,14 @@ def test_a_long_document_is_searched_in_the_words_that_documents_use(filling):
 
 
 def test_a_row_may_be_a_record_of_a_document(filling):
-    (filling.folder / "loans.md").write_text("# Loans\n\nLoan A of 10 euros. Loan B of 70 euros.\n")
+    (filling.folder / "loans.md").write_text(
+        "# Loans\n\nLoan A of 10 euros. Loan B of 70 euros. Loan B of 9 euros.\n"
+    )
     done = filling("--rows", "each loan", "--json", columns="amount: money")
     rows = {row["name"]: row["cells"]["amount"] for row in json.loads(done.stdout)["rows"]}
-    assert {name: cell["values"][0]["value"] for name, cell in rows.items()} == {"A": 10, "B": 70}
+    assert {name: cell["values"][0]["value"] for name, cell in rows.items()} == {
+        "A": 10, "B": 70, "B (row 3)": 9  # two records of one name are two rows
+    }  # fmt: skip
 
 
 def test_a_failing_document_or_a_spent_budget_costs_its_cells_only(filling, tmp_path):

@@ -41,5 +41,5 @@ def read_lease(prompt: str, fields: Collection[str]) -> dict[str, Any]:
             for each in re.finditer(SAYS[name], text)
         ]
     for name, amount in zip(found["name"], found["amount"], strict=True):
-        found["rows"].append({"name": name, "amount": [amount]})
+        found["rows"].append({"name of the row": name, "amount": [amount]})
     return {name: found.get(name, []) for name in fields}

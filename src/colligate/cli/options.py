@@ -270,7 +270,7 @@ ItemTimeout = Annotated[
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
-# Options of every command. Each does its work when it is read, so no command is told of it.
+# Options of every command. Each takes effect when it is parsed: no command handles them.
 
 
 def _of_all(help: str, panel: str | None, callback: Callable[..., None], *names: str) -> Any:

@@ -107,7 +107,8 @@ async def table_command(
         choose_table_format(file)
     if wanted.review and not (files and sys.stdin.isatty()):
         raise UsageError("--review needs a terminal and a file", hint="give -o FILE")
-    _keep_layout(columns, layout, files)
+    if not wanted.dry_run:
+        _keep_layout(columns, layout, files)
     with watch_run(run.trace) as watcher, Book(_beside(files)) as book:
         async with models.engine(wanted) as engine:
             given: Any = {"book": book, "where": wanted.where or [], "on_event": watcher.see}

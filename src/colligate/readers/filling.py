@@ -168,7 +168,7 @@ def _to_pointer(name: str) -> str:
 
 @dataclass(eq=False)
 class Leaf:
-    """A value of the reply, and its place in the documents, or why it has none."""
+    """A value of the reply, with its place in the documents, or why no place was found."""
 
     path: str  # with `*` for an item of a list
     said: _Found
@@ -221,7 +221,7 @@ async def find_values(
 ) -> Filled:
     """Ask the reader once for all values of a shape, and check the quote of each.
 
-    `instruction` is what more it is told.
+    `instruction` comes before the form of the reply in the prompt.
 
     Raises:
         ModelError: the reader gives no reply of this shape.

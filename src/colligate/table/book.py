@@ -42,7 +42,7 @@ class Reason(StrEnum):
 class CellValue:
     """A value as the document writes it, as a number or an ISO date if it is one, and its place.
 
-    `citation` is one of `Answer.to_json`; a correction has none.
+    `citation` has the form of those in `Answer.to_json`; a correction has no citation.
     """
 
     written: str
@@ -243,5 +243,5 @@ class Book:
 
 def _key(document: Document, layout: Layout, column: Column) -> str:
     """Return what the cells of a column in a document depend on."""
-    made = json.dumps([document.id, document.text, layout.rows, column.key])
-    return hashlib.sha256(made.encode(errors="replace")).hexdigest()[:32]
+    made = json.dumps([document.id, document.digest, layout.rows, column.key])
+    return hashlib.sha256(made.encode()).hexdigest()[:32]

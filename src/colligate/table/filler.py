@@ -7,7 +7,6 @@ one, from what a search finds for each column. A small one is asked for one colu
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -60,8 +59,7 @@ row or a sentence, where these are other words than the column's."""
 _QUERY_TOKENS = 80  # of a column
 _TITLES = 8
 _CHARACTERS = 4  # of a token, about
-_DIGIT = re.compile(r"\d")
-_NAME = "name"
+_NAME = "name of the row"
 _FIRST = 4_000  # characters of a document that are always read: they say what it is
 _READ_ALONE = 3_000  # tokens of a cell that a small reader fills
 _AROUND = 1_000  # tokens around the passages of a call
@@ -224,7 +222,11 @@ class TableFiller:
         document = await run.document(info.id)
         written = answer.short or answer.text
         value, unit = normalise(written, column, document.language)
-        if value is None and column.type in ("number", "money") and not _DIGIT.search(written):
+        if (
+            value is None
+            and column.type in ("number", "money")
+            and not any(map(str.isdigit, written))
+        ):
             return Cell(reason=Reason.UNCONFIRMED, why=f"“{written[:80]}” is no {column.type}")
         citation = answer.citations[0].to_json()
         return Cell((CellValue(written, value, unit, citation, answer.probability),))
@@ -237,13 +239,13 @@ class TableFiller:
         schema: dict[str, Any] = {"properties": columns}
         instruction = _FILL
         if layout.rows:
-            columns = {_NAME: {"type": "string", "description": "the name of the row"}, **columns}
+            columns = {_NAME: {"type": "string"}, **columns}
             schema = {"properties": {"rows": {"items": {"properties": columns}}}}
             instruction += _ROWS.format(rows=escape(layout.rows), name=_NAME)
         question = f"What does “{document.title}” say?"
         filled = await find_values(question, Shape(schema), shown, run, instruction)
         rows = filled.tree["rows"] if layout.rows else [filled.tree]
-        names = [str(row[_NAME].said.value) if row.get(_NAME) else "" for row in rows]
+        names = _name_rows(rows) if layout.rows else [""]
         said = {
             column: [
                 (name, _make_cell(column, row[column.name], document))
@@ -271,6 +273,15 @@ class TableFiller:
                     passages.append(each)
             passages.sort(key=lambda each: each.span.start)
         return [Shown(each, reason="read for the table") for each in passages]
+
+
+def _name_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a name for each row, with its number where it has none or another row has the same."""
+    names: list[str] = []
+    for at, row in enumerate(rows, 1):
+        name = str(row[_NAME].said.value) if row[_NAME] else ""
+        names.append(f"{name} (row {at})".strip() if name in ("", *names) else name)
+    return names
 
 
 def _make_cell(column: Column, leaves: Sequence[Leaf | None], document: Document) -> Cell:

@@ -40,7 +40,7 @@ def normalise(written: str, column: Column, language: str) -> tuple[Plain, str]:
     found.sort(key=lambda each: not any(reading.unit for reading in each.readings))
     for each in found:  # "thirty (30) days" is a number of days
         readings = [r for r in each.readings if (r.unit == DATE) == is_date]
-        if column.type == "money":  # in a column of a table the sign may stand beside another row
+        if column.type == "money":  # a statement prints its sign at some rows only
             readings = [r for r in readings if isinstance(r.unit, frozenset) or not r.unit]
         values = {(_to_date(r) if is_date else _to_number(r.value)) for r in readings}
         if values:
