@@ -5,6 +5,7 @@ Models are named as `server/openai.py` names them, with the tag that Ollama's cl
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -22,9 +23,10 @@ from colligate.server.openai import (
     begin_completion,
     list_models,
     parse_model,
+    render_draft,
 )
 from colligate.server.runs import RecordedRun
-from colligate.server.state import State
+from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, encode_json, is_heard
 
 router = APIRouter(prefix="/api", tags=["Ollama"])
@@ -101,14 +103,16 @@ async def show_ollama_model(body: ModelName, server: State) -> dict[str, Any]:
 async def chat(request: Request, body: OllamaChatRequest, server: State) -> Response:
     """Answer the user's last message over the documents; its sources are below the answer.
 
-    `colligate` holds the whole answer; a stream has it in the last line.
+    `colligate` holds the whole answer; a stream has it in the last line, and before the answer, as
+    `thinking`, the sentences that are written, each checked.
     """
-    run, completion = await begin_completion(request, body, server)
-    if body.stream is not False:
+    stream = body.stream is not False
+    run, completion = await begin_completion(request, body, server, stream)
+    if stream:
         # A blank keeps the connection open: before a line of JSON it changes nothing, and clients
         # take an empty piece for the end.
         how = {"media_type": "application/x-ndjson", "ping_message_factory": lambda: b" "}
-        return server.stream(_stream_lines(run, completion), run.cancel, **how)
+        return server.stream(_stream_lines(server, run, completion), run.cancel, **how)
     if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
@@ -117,9 +121,15 @@ async def chat(request: Request, body: OllamaChatRequest, server: State) -> Resp
     return AsciiJSONResponse(_reply(completion, text, whole["colligate"]))
 
 
-async def _stream_lines(run: RecordedRun, completion: ChatCompletion) -> AsyncIterator[bytes]:
-    """Send the answer in pieces when the run has ended."""
-    await run.wait()
+async def _stream_lines(
+    server: ServerState, run: RecordedRun, completion: ChatCompletion
+) -> AsyncIterator[bytes]:
+    """Send drafts while the run is under way, then its answer in pieces."""
+    async for _, line in server.runs.follow(run):
+        if draft := render_draft(json.loads(line)):
+            reply = _reply(completion, "")
+            reply["message"]["thinking"] = draft
+            yield _encode_line(reply)
     try:
         answer = await run.result()
     except RunFailed as error:

@@ -184,9 +184,10 @@ async def create_chat_completion(
 ) -> Response:
     """Answer the user's last message over the documents; citations are `annotations`.
 
-    `colligate` holds the whole answer; a stream has it in the chunk with the `finish_reason`.
+    `colligate` holds the whole answer; a stream has it in the chunk with the `finish_reason`, and
+    before the answer, as `reasoning_content`, the sentences that are written, each checked.
     """
-    run, completion = await begin_completion(request, body, server)
+    run, completion = await begin_completion(request, body, server, bool(body.stream))
     if body.stream:
         return server.stream(_stream_completion(server, run, completion), run.cancel)
     if not await is_heard(request, run):
@@ -196,7 +197,7 @@ async def create_chat_completion(
 
 
 async def begin_completion(
-    request: Request, body: ChatCompletionRequest, server: ServerState
+    request: Request, body: ChatCompletionRequest, server: ServerState, stream: bool
 ) -> tuple[RecordedRun, ChatCompletion]:
     """Start the run that a request asks for."""
     strategy, library = parse_model(body.model, server)
@@ -208,6 +209,7 @@ async def begin_completion(
         history=body.history,
         risk=body.risk,
         json_schema=body.json_schema,
+        stream=stream,
     )
     run = await server.runs.start(library, asked)
     completion = ChatCompletion(
@@ -223,10 +225,16 @@ async def begin_completion(
 async def _stream_completion(
     server: ServerState, run: RecordedRun, completion: ChatCompletion
 ) -> AsyncIterator[ServerSentEvent]:
-    """Send comments while the run is under way, then its answer in chunks."""
+    """Send comments and drafts while the run is under way, then its answer in chunks.
+
+    A client cannot take text back: only the whole answer, in which all is checked, is `content`.
+    """
     yield _data(completion.first_chunk())
-    async for _, event in server.runs.follow(run):
-        yield ServerSentEvent(comment=render_event(json.loads(event)), sep="\n")
+    async for _, line in server.runs.follow(run):
+        event = json.loads(line)
+        yield ServerSentEvent(comment=render_event(event), sep="\n")
+        if draft := render_draft(event):
+            yield _data(completion.draft_chunk(draft))
     try:
         answer = await run.result()
     except RunFailed as error:
@@ -235,6 +243,12 @@ async def _stream_completion(
     for chunk in completion.chunks(answer):
         yield _data(chunk)
     yield ServerSentEvent("[DONE]", sep="\n")
+
+
+def render_draft(event: Mapping[str, Any]) -> str:
+    """Return the line of an event that says a whole sentence of the reply; of others nothing."""
+    whole = event.get("event") == "drafted" and event.get("state") in ("confirmed", "struck")
+    return f"{render_event(event)}\n" if whole else ""
 
 
 def _data(value: Mapping[str, Any]) -> ServerSentEvent:
@@ -309,6 +323,10 @@ class ChatCompletion:
     def first_chunk(self) -> dict[str, Any]:
         """Return the first chunk, with the role."""
         return self._chunk({"role": "assistant", "content": ""})
+
+    def draft_chunk(self, draft: str) -> dict[str, Any]:
+        """Return a chunk of what is not the answer yet; clients show it as a model's thoughts."""
+        return self._chunk({"reasoning_content": draft})
 
     def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the chunks of a finished answer."""

@@ -54,6 +54,7 @@ def test_an_answer_is_the_same_whole_and_in_a_stream(client):
     assert (whole.model, whole.done_reason) == ("colligate/retrieve-read:latest", "stop")
     assert whole.prompt_eval_count > 0
     *pieces, last = ask(client, stream=True)
+    assert pieces[0].message.thinking == "written: Bicycles stand in the yard. (House rules)\n"
     assert "".join(each.message.content for each in pieces) == whole.message.content
     assert not any(each.done for each in pieces)
     assert last.done

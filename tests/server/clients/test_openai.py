@@ -99,6 +99,8 @@ def test_a_stream_says_the_same_and_reports_progress_in_comments(client):
     assert chunks[0].choices[0].delta.role == "assistant"
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "".join(delta.content or "" for delta in deltas) == whole.content
+    (draft,) = [found for delta in deltas if (found := getattr(delta, "reasoning_content", None))]
+    assert draft == "written: Bicycles stand in the yard. (House rules)\n"
     (annotations,) = [found for delta in deltas if (found := getattr(delta, "annotations", None))]
     assert annotations[0]["url_citation"]["url"] == whole.annotations[0].url_citation.url
     *_, last, usage = chunks
