@@ -21,7 +21,7 @@ from markdown_it.token import Token
 from colligate.errors import ColligateError
 from colligate.export import FORMATS, render_answer, render_event, write_export
 
-MARKDOWN = MarkdownIt("commonmark")
+MARKDOWN = MarkdownIt("commonmark").enable("table")
 PIECES = st.sampled_from(
     [*"![]()<>\\/`*_&;:#-= \n1?a\"'", "![x](u)", "<img src=u>", "[1]: u\n", "<!--", "```\n", "[1]"]
 )
@@ -109,6 +109,31 @@ def paid() -> dict[str, Any]:
     text = "A late payer pays 10 %. [1][2] He may appeal. [3]"
     more = {"warnings": ["notes.md <img> was read in part"], "probability": 0.874}
     return whole(text, PLACE, later, bare, short_answer="10 %", **more)
+
+
+@pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
+def test_a_file_has_the_table_beside_the_answer(paid, ending):
+    """Its cells name the citation or, where the answer does not cite it, the page."""
+    named = {"document": "rules-1", "title": "Rules | <b>laws</b>", "column": "late | fee"}
+    place = {**PLACE, "start": 0, "end": 9}
+    said = {**named, "text": "10 %", "citation": place}
+    more = {**said, "document": "more", "title": "More", "citation": {**place, "start": 5}}
+    none = {**named, "document": "notes-2", "title": "Notes", "text": "", "citation": None}
+    content = FORMATS[ending].render({**paid, "citations": [place], "table": [said, more, none]})
+    if ending == ".docx":
+        (table,) = docx.Document(io.BytesIO(content)).tables
+        rows = [[cell.text for cell in row.cells] for row in table.rows]
+    else:
+        page = content if ending == ".html" else MARKDOWN.render(content.decode()).encode()
+        rows = [
+            [squeeze(cell.text_content()) for cell in row] for row in read_html(page).xpath("//tr")
+        ]
+    assert rows == [
+        ["document", "late | fee"],
+        ["Rules | <b>laws</b>", "10 % [1]"],
+        ["More", "10 % (page 3)"],
+        ["Notes", "not found"],
+    ]
 
 
 @pytest.mark.parametrize("ending", [".md", ".html", ".docx"])

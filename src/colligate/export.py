@@ -14,7 +14,7 @@ import re
 import shutil
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -52,12 +52,45 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
     active = (match for match in _ACTIVE.finditer(raw) if len(match[1]) % 2 == 0)
     shifts = tuple(match.end(1) for match in active)
     text = "\\".join(raw[start:end] for start, end in pairwise((0, *shifts, len(raw))))
+    if rows := lay_out(answer):
+        text += "\n\n" + _mark_up_table(rows)
     if answer["citations"] and "filled" not in answer:
         places = (escape_markdown(describe_place(each)) for each in answer["citations"])
         lines = [f"[{n}] {place}" for n, place in enumerate(places, 1)]
         # Two blanks at the end of a line keep Markdown from joining it with the next.
         text += "\n\nSources:\n\n" + "  \n".join(lines)
     return RenderedAnswer(text, shifts)
+
+
+def lay_out(answer: Mapping[str, Any]) -> list[list[str]]:
+    """Return the table of an answer, the names of its columns first; empty if it has none.
+
+    A cell ends with the number of its citation, or with its page if the answer does not cite it.
+    """
+    if not answer.get("table"):
+        return []
+    numbers = {_key(each): at for at, each in reversed([*enumerate(answer["citations"], 1)])}
+    rows: dict[str, dict[str, list[str]]] = {}
+    titles: dict[str, str] = {}
+    columns = list(dict.fromkeys(each["column"] for each in answer["table"]))
+    for each in answer["table"]:
+        cells = rows.setdefault(each["document"], {name: [] for name in columns})
+        titles[each["document"]] = each["title"]
+        said = "not found"
+        if cited := each["citation"]:
+            page = f"(page {cited['page']})" if cited["page"] else ""
+            number = numbers.get(_key(cited))
+            said = " ".join(f"{each['text']} {f'[{number}]' if number else page}".split())
+        cells[each["column"]].append(said)
+    lines = [
+        [" ".join(titles[name].split()), *("; ".join(dict.fromkeys(c)) for c in cells.values())]
+        for name, cells in rows.items()
+    ]
+    return [["document", *columns], *lines]
+
+
+def _key(citation: Mapping[str, Any]) -> tuple[Any, ...]:
+    return citation["document"], citation["start"], citation["end"]
 
 
 def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
@@ -188,6 +221,8 @@ def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if short and short != answer["answer"].strip():
         yield "short", short
     yield "code" if "filled" in answer else "answer", answer["answer"]
+    if rows := lay_out(answer):
+        yield "table", "\n".join("\t".join(row) for row in rows)
     if answer["citations"]:
         computed = "; a figure is computed from them" if answer["ground"] == "computed" else ""
         yield "heading", f"Sources{computed}"
@@ -223,6 +258,8 @@ def _mark_up(kind: str, text: str) -> str:
         return re.sub(r"^(\s*)(?=```|~~~)", r"\1\\", shown, flags=re.MULTILINE)
     if kind == "code":
         return "\n".join(f"    {line}" for line in text.splitlines())
+    if kind == "table":
+        return _mark_up_table([row.split("\t") for row in text.split("\n")])
     lines = [escape_markdown(line.strip()) for line in text.splitlines()]
     match kind:
         case "quote":
@@ -231,6 +268,11 @@ def _mark_up(kind: str, text: str) -> str:
             number, _, place = text.partition(" ")
             return f"{number} {escape_markdown(place)}"
     return _SIGNS.get(kind, "{}").format(" ".join(lines))
+
+
+def _mark_up_table(rows: Sequence[Sequence[str]]) -> str:
+    head, *lines = [[*map(escape_markdown, row)] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *lines))
 
 
 _SIGNS = {"title": "# {}", "heading": "## {}", "short": "**{}**", "item": "- {}"}
@@ -273,6 +315,13 @@ def _render_docx(answer: Mapping[str, Any]) -> bytes:
     facts = document.core_properties  # the template names itself
     facts.title, facts.author, facts.comments = _title(answer)[:255], "colligate", ""
     for kind, text in _list_blocks(answer):
+        if kind == "table":
+            rows = [row.split("\t") for row in _replace_unseen(text).split("\n")]
+            table = document.add_table(len(rows), len(rows[0]), "Table Grid")
+            for row, cells in zip(rows, table.rows, strict=True):
+                for said, cell in zip(row, cells.cells, strict=True):
+                    cell.text = said
+            continue
         paragraph = document.add_paragraph(style=_STYLES.get(kind))
         paragraph.add_run(_replace_unseen(text)).bold = kind == "short" or None
     file = io.BytesIO()

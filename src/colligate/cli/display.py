@@ -30,12 +30,17 @@ def show_answer(answer: Answer) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from colligate.export import lay_out
+
     out = make_console(sys.stdout)
     text = Text(escape_controls(answer.text))
     text.highlight_regex(r"\[\d+\]", "bold cyan")
     text.highlight_regex(r"[^\]]+(?= \[uncited\])", "strike")
     text.highlight_regex(r"\[uncited\]", "yellow")
     out.print(text)
+    if rows := lay_out(answer.to_json()):
+        out.print()
+        print_result(make_table(rows[0], rows[1:]))
     arrow = "›" if out.encoding.startswith("utf") else ">"
     for number, citation in enumerate(answer.citations, 1):
         quote = Text(escape_controls(inspect.cleandoc(citation.quote)), style="italic")

@@ -27,6 +27,7 @@ class Form(StrEnum):
     LIST = "list"  # every answer there is
     LONG = "long"  # an explanation, concise and neutral
     JOINED = "joined"  # an answer whose sentences may each rest on several passages
+    EACH = "each"  # what each document says, for a table beside the answer
 
 
 class Verdict(StrEnum):
@@ -183,6 +184,26 @@ class Value:
     meaning: Verdict | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a document says in a column of an answer's table; without a citation nothing is found.
+
+    An answer over documents that were read one by one has entries of those that it does not cite.
+    """
+
+    document: str
+    title: str
+    column: str
+    text: str = ""
+    citation: Citation | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as `ask --json` prints it."""
+        cited = None if self.citation is None else self.citation.to_json()
+        named = {"document": self.document, "title": self.title, "column": self.column}
+        return {**named, "text": self.text, "citation": cited}
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer to one question.
@@ -195,7 +216,8 @@ class Answer:
     in the documents, where the reader can tell it (`readers.promise`). With a schema, `text` is
     JSON without marks, `filled` the same as an object, and `values` says what each value rests on.
     `check` names what judged the statements, if anything did. `queries` are what a reader that
-    found nothing would search for.
+    found nothing would search for. `table` says what each document says, if the question asked for
+    it: rows are documents.
     """
 
     question: str
@@ -214,6 +236,7 @@ class Answer:
     values: tuple[Value, ...] = ()
     check: str = ""
     queries: tuple[str, ...] = ()
+    table: tuple[Entry, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -238,6 +261,7 @@ class Answer:
             "how": self.how,
             "probability": self.probability,
             **({} if self.filled is None else {"filled": self.filled, "values": values}),
+            **({"table": [each.to_json() for each in self.table]} if self.table else {}),
             "citations": [c.to_json() for c in self.citations],
             "evidence": [e.to_json() for e in self.evidence],
             "usage": self.usage.to_json(),

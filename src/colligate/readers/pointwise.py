@@ -96,17 +96,19 @@ _SHORT = ReplyForm(
     ShortReply,
     800,
 )
+_LIST = ReplyForm(
+    _SINGLE.format(
+        statements="one statement for every answer that the passages give, twelve at most",
+        short="the answers alone, all of them, separated by commas",
+    ),
+    LongReply,
+    2200,
+)
 SMALL_FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _SHORT,
     Form.JOINED: _SHORT,  # a small model cites one passage more surely than several
-    Form.LIST: ReplyForm(
-        _SINGLE.format(
-            statements="one statement for every answer that the passages give, twelve at most",
-            short="the answers alone, all of them, separated by commas",
-        ),
-        LongReply,
-        2200,
-    ),
+    Form.LIST: _LIST,
+    Form.EACH: _LIST,
     Form.LONG: ReplyForm(
         _SINGLE.format(
             statements="an accurate, engaging and concise explanation in a neutral tone, in three "

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from colligate.core.answer import NOT_FOUND, Answer, Form
+from colligate.core.answer import NOT_FOUND, Answer, Entry, Form, split_answer
 from colligate.core.events import Answered, Noted, Said
 from colligate.core.fit import Room, fit_window
 from colligate.core.prompts import escape, keep_table_head, render_passages, render_question
@@ -29,6 +29,7 @@ from colligate.readers.citing import (
     cite,
     finish,
     judge_stated,
+    remove_model_marks,
     write_checked,
 )
 from colligate.readers.drafting import Draft
@@ -59,19 +60,43 @@ class Reply(BaseModel):
         return {**value, "statements": []} if "found" in value else value
 
 
-class QuotedReply(Reply):
-    """The reply of a reader of any size: each statement may rest on several quotes."""
+class SearchingReply(Reply):
+    """A reply that says what to search for where the passages do not hold the answer."""
 
     model_config = ConfigDict(
         extra="ignore",
         json_schema_extra={"required": ["statements", "short_answer", "found", "search"]},
     )
 
-    statements: list[ComputedStatement] = Field(json_schema_extra={"maxItems": 100})
     search: list[str] = Field(
         default_factory=list,
         json_schema_extra={"maxItems": 3, "items": {"type": "string", "maxLength": 200}},
     )
+
+
+class QuotedReply(SearchingReply):
+    """The reply of a reader of any size: each statement may rest on several quotes."""
+
+    statements: list[ComputedStatement] = Field(json_schema_extra={"maxItems": 100})
+
+
+class EachStatement(ComputedStatement):
+    """A statement about one document, with what it says in a column of the answer's table."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        coerce_numbers_to_str=True,
+        json_schema_extra={"required": ["quotes", "sentence", "column", "value"]},
+    )
+
+    column: str = Field(default="", json_schema_extra={"maxLength": 80})
+    value: str = Field(default="", json_schema_extra={"maxLength": 200})
+
+
+class EachReply(SearchingReply):
+    """The reply to a question about each of several documents."""
+
+    statements: list[EachStatement] = Field(json_schema_extra={"maxItems": 100})
 
 
 @dataclass(frozen=True)
@@ -102,17 +127,25 @@ otherwise it has one to three queries, each for one thing that is missing, in wo
 documents may use."""
 
 
+_EACH = """
+"column" is a short name for the thing that a statement says of its document, the same for all \
+documents, and "value" is that thing as short as it can be, in the words of the quote; both are \
+empty in a statement about several documents."""
+
+
 def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
     return ReplyForm(_REPLY.format(statements=statements, short=short), QuotedReply, tokens)
+
+
+_JOINED = _wanted("the answer in as many statements as it needs", "the answer in a few words", 3500)
 
 
 FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _wanted(
         "the answer in as few statements as it needs", "the answer in a few words", 2000
     ),
-    Form.JOINED: _wanted(
-        "the answer in as many statements as it needs", "the answer in a few words", 3500
-    ),
+    Form.JOINED: _JOINED,
+    Form.EACH: ReplyForm(_JOINED.form + _EACH, EachReply, 6000),
     Form.LIST: _wanted(
         "one statement for each answer that the passages give",
         "the answers alone, all of them, separated by commas",
@@ -172,7 +205,7 @@ class QuotingReader:
             else:
                 refused = replace(refused, queries=tuple(getattr(reply, "search", ())))
                 if cited.citations or not (reply.found or task.known):
-                    return finish(refused, cited, run)
+                    return tabulate(finish(refused, cited, run), reply.statements)
                 if not reply.found:
                     return finish(refused, replace(cited, text=""), run)
                 problem = "nothing that it states can be cited"
@@ -225,6 +258,29 @@ class QuotingReader:
         if len(fit) == 1 and (excess := await find_excess(task)):
             fit = [await cut_passage(fit[0], excess, run)]
         return fit, task
+
+
+def tabulate(answer: Answer, statements: Sequence[Any]) -> Answer:
+    """Return an answer with what its statements say of each document as a table.
+
+    A value must be words of its sentence or quote. There is none for a single document.
+    """
+    stated = {each.sentence: each for each in split_answer(answer)}
+    entries = []
+    for each in statements if answer.found else ():
+        said = stated.get(remove_model_marks(each.sentence))
+        column, value = getattr(each, "column", "").strip(), getattr(each, "value", "").strip()
+        if said is None or not (column and value):
+            continue
+        places = {place.span for place in said.places}
+        cited = [citation for citation in answer.citations if citation.span in places]
+        words = normalise(" ".join([said.sentence, *(each.quote for each in cited)])).text
+        names = {citation.span.document_id for citation in cited}
+        if len(names) == 1 and normalise(value).text in words:
+            first = cited[0]
+            entries.append(Entry(first.span.document_id, first.title, column, value, first))
+    several = len({each.document for each in entries}) > 1
+    return replace(answer, table=tuple(entries)) if several else answer
 
 
 def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:

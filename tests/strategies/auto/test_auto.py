@@ -264,6 +264,37 @@ async def test_a_large_reader_reads_every_document_or_more_of_the_best_in_one_ca
     assert again.index("1 May 2032") < again.index("1 May 2031")
 
 
+async def test_what_each_document_says_is_a_table_beside_the_answer(make_run):
+    """A value that is neither in its sentence nor in its quote is not shown."""
+    fees, rest = {"anna": "40 euros", "boris": "60 euros", "carla": "80 euros"}, "It rains. " * 999
+    made = [
+        document(name, f"# {name}\n\nThe fee is {fee}.\n\n{rest}") for name, fee in fees.items()
+    ]
+
+    def say(call):
+        if asks_kind(call):
+            return json.dumps({"kind": "each"})
+        stated = [
+            {
+                "quotes": [{"passage": 0, "quote": f"The fee is {fee}."}],
+                "sentence": f"{name} asks {fee}.",
+                "column": "fee",
+                "value": fee if name != "carla" else "90 euros",
+            }
+            for name, fee in fees.items()
+        ]
+        return json.dumps({"statements": stated, "short_answer": "", "found": True, "search": []})
+
+    async with InMemorySources(made) as sources:
+        run, _ = make_run(sources, say)
+        answer = await Auto(mode="sparse", kind="model").answer("Compare the fees.", run)
+    assert [(each.document, each.column, each.text) for each in answer.table] == [
+        ("anna", "fee", "40 euros"),
+        ("boris", "fee", "60 euros"),
+    ]
+    assert [each.citation for each in answer.table] == [*answer.citations[:2]]
+
+
 @pytest.mark.parametrize("window", [None, 200_000, 8_000])
 async def test_a_first_reading_leaves_room_in_the_window(make_run, window):
     parts = [f"## Part {at}\n\nOf the boat. {LONG[:1000]}" for at in range(20)]

@@ -92,6 +92,10 @@ async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
     assert re.findall(r"(Lease \d+): The lease ends", answer.text) == named
     assert answer.ground == "computed"
     assert (answer.found, run.warnings) == (True, ())
+    assert [each.title for each in answer.table] == [f"Lease {n}" for n in numbers]
+    assert all(
+        ENDS[n] in each.citation.quote for n, each in zip(numbers, answer.table, strict=True)
+    )
     assert [who(call) for call in model.calls] == ["question", *["reader"] * 30, "combine"]
     # The question for each document is asked of each one alone.
     assert all(call.prompt.endswith(ASKED) for call in model.calls if who(call) == "reader")

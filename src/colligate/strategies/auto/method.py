@@ -229,11 +229,12 @@ class Auto:
                 each = step == "read each"
                 choose = self._read_each if each else self._read_inside
                 shown = await choose(found, run)
-                answer = await run.read(found.question, shown, form=self.form)
+                form = Form.EACH if each else self.form
+                answer = await run.read(found.question, shown, form=form)
                 if each and answer.queries and not answer.found:
                     more = await self._look_up(answer.queries, run)
                     shown = _show_once([*more, *(one.passage for one in shown)])
-                    answer = await run.read(found.question, shown, form=self.form)
+                    answer = await run.read(found.question, shown, form=form)
                 found = replace(found, done=(*found.done, f"{_STEPS[step][1]}: {why}"))
             elif step in ("read", "read on"):
                 overview = kind is QuestionKind.OVERVIEW

@@ -18,7 +18,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from colligate.concurrency import map_concurrent
-from colligate.core.answer import COMPUTED, NOT_FOUND, Answer, Evidence, Form, Stated, split_answer
+from colligate.core.answer import (
+    COMPUTED,
+    NOT_FOUND,
+    Answer,
+    Entry,
+    Evidence,
+    Form,
+    Stated,
+    make_citation,
+    split_answer,
+)
 from colligate.core.events import Event, Noted, Progressed, Trace, name_first, pluralize
 from colligate.core.fit import split_by_tokens
 from colligate.core.parameters import require_min
@@ -99,6 +109,8 @@ class PerDocument:
         if not found:
             return finish(refused, Cited("", (), ()), run)
         asked = await self._combine(question, found, run)
+        table = tuple(await _tabulate(asked_each, told, run))
+        refused = replace(refused, table=table)
         stated, short, computed = self._conclude(found, asked, len(infos), run)
         if not any(each.places for each in stated):  # a reader that cites nothing
             text = " ".join(each.sentence for each in stated)
@@ -181,6 +193,7 @@ class PerDocument:
             info.language,
             answer.evidence,
             problem,
+            answer.short or "",
         )
 
     async def _combine(self, question: str, found: Sequence[Told], run: Run) -> Combination:
@@ -256,6 +269,7 @@ class Told(Event):
     language: str = "en"
     evidence: tuple[Evidence, ...] = ()
     problem: str = ""
+    short: str = ""
 
     @property
     def named(self) -> list[Stated]:
@@ -305,6 +319,21 @@ async def _judge(asked: str, told: Sequence[Told], run: Run) -> list[Told]:
         lost = "its quotes contradict what was found" if one.statements and not own else ""
         judged.append(replace(one, statements=own, problem=one.problem or lost))
     return judged
+
+
+async def _tabulate(asked: str, told: Sequence[Told], run: Run) -> list[Entry]:
+    """Return what each document says as a table with one column."""
+    entries = []
+    for each in told:
+        entry = Entry(each.document, each.title, asked)
+        if each.statements and (places := each.statements[0].places):
+            text = each.short or " ".join(one.sentence for one in each.statements)
+            document = await run.document(each.document)
+            place = places[0]
+            citation = make_citation(document, place.span, (), place.how, place.meaning)
+            entry = replace(entry, text=text, citation=citation)
+        entries.append(entry)
+    return entries
 
 
 def _say(operation: str, computed: Computed, found: Sequence[Told], among: str) -> tuple[str, str]:
