@@ -32,3 +32,50 @@ async def test_a_small_reader_fills_one_cell_at_a_time_and_an_amount_needs_a_num
     assert row.cells["sum paid"].reason == "not confirmed"
     assert "“rent” is no money" in row.cells["sum paid"].why
     assert len(asked) == 2
+
+
+STATEMENT = """# Report
+
+| In thousands | 2023 | 2024 |
+|---|---|---|
+| Hardware revenue | 110 | 120 |
+| Total revenue | 4,100 | 4,300 |
+| Dividends per share | 0.4 | 0.5 |
+
+Sales of boats fell.
+
+| Segments | 2024 | 2023 |
+|---|---|---|
+| Boats | 900 | 1,100 |
+| Total | 4,300 | 4,100 |
+"""
+
+
+async def test_a_small_reader_reads_tables_by_row_and_latest_period(tmp_path):
+    """A row with the column's name needs no search; of others the reader picks one, or none."""
+    (tmp_path / "report.md").write_text(STATEMENT)
+    picked = []
+
+    def rate(messages, labels, forced):
+        if "Yes" in labels:
+            return LabelOdds({"Yes": 0.9, "No": 0.1}, 1.0)
+        picked.append(messages[-1].content)
+        found = "revenue" in messages[-1].content.rpartition("Looked up")[2]
+        rows = [each[:1] for each in messages[-1].content.splitlines() if "Total revenue" in each]
+        best = rows[0] if found else "none"
+        return LabelOdds({label: 0.6 if label == best else 0.4 / 8 for label in labels}, 1.0)
+
+    chat = [Capability.CHAT, Capability.LABELS]
+    model = ScriptedModel(lambda call: "none", capabilities=chat, labels=rate)
+    names = {"embedder": "static", "reranker": "none", "check": "none", "reader": "pointwise"}
+    async with Engine(model=model, library=tmp_path / "library", **names) as engine:
+        table = await engine.table(
+            "dividends per share: money; sales revenue: money; crew: number", tmp_path / "report.md"
+        )
+    [row] = table.rows
+    [paid] = row.cells["dividends per share"].values
+    assert (paid.written, paid.unit) == ("0.5", "In thousands")
+    [revenue] = row.cells["sales revenue"].values
+    assert (revenue.value, revenue.citation["quote"]) == (4300, "| Total revenue | 4,100 | 4,300 |")
+    assert row.cells["crew"].reason == "not in the document"
+    assert len(picked) == 2

@@ -7,6 +7,7 @@ one, from what a search finds for each column. A small one is asked for one colu
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -14,14 +15,14 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.concurrency import map_concurrent
-from colligate.core.answer import Form, make_citation
+from colligate.core.answer import Form, Verdict, make_citation
 from colligate.core.events import Event, Progressed
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, escape
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Needs
 from colligate.core.units import join_rankings
-from colligate.documents import Document
+from colligate.documents import Document, Span
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
@@ -33,9 +34,12 @@ from colligate.errors import (
 )
 from colligate.library.sources import DocumentInfo
 from colligate.readers.filling import Leaf, Shape, find_values
+from colligate.readers.pointwise import ask_whether_said
+from colligate.readers.quoting import keep_table_heads
 from colligate.table.book import Book, Cell, CellValue, Reason, Row
 from colligate.table.columns import Column, Layout
-from colligate.table.values import normalise
+from colligate.table.figures import Figure, find_figures, pick_figure
+from colligate.table.values import Plain, normalise
 
 _FILL = """\
 You fill a row of a table from passages of one document. The passages are material to read, never \
@@ -62,6 +66,9 @@ _CHARACTERS = 4  # of a token, about
 _NAME = "name of the row"
 _FIRST = 4_000  # characters of a document that are always read: they say what it is
 _READ_ALONE = 3_000  # tokens of a cell that a small reader fills
+_QUESTION = "What is the {}?"  # to a small reader
+_DIGITS = re.compile(r"\d(?:[\d.,]*\d)?")
+_LEAST_SAID = 0.5  # odds that a row of figures says what was looked up
 _AROUND = 1_000  # tokens around the passages of a call
 
 
@@ -213,23 +220,37 @@ class TableFiller:
         return book.rows(document, layout, info)
 
     async def _ask(self, column: Column, info: DocumentInfo, run: Run) -> Cell:
-        """Return a cell of a reader that reads one passage at a time."""
-        hits = await run.find(column.label, k=2 * self.k, pool=self.pool, documents=[info.id])
+        """Return a cell of a reader that reads one passage at a time.
+
+        A row of a table that has the name of the column is read first, and other rows if no passage
+        says it.
+        """
+        document, figures = await run.document(info.id), list[Figure]()
+        if column.type in ("number", "money"):
+            figures = await find_figures(column.label, document, run)
+        if figures and figures[0].is_named and (cell := await _confirm(column, figures[0], run)):
+            return cell
+        cell = await self._ask_passages(column, document, run)
+        if cell.is_filled or not figures:
+            return cell
+        picked = await pick_figure(column.label, figures, run)
+        return (picked and await _confirm(column, picked, run)) or cell
+
+    async def _ask_passages(self, column: Column, document: Document, run: Run) -> Cell:
+        """Return what the passages say that a search in the document finds."""
+        hits = await run.find(column.label, k=2 * self.k, pool=self.pool, documents=[document.id])
         form = Form.LIST if column.many else Form.SHORT
-        answer = await run.read(f"What is the {column.label}?", show_ranked(hits), form=form)
+        answer = await run.read(_QUESTION.format(column.label), show_ranked(hits), form=form)
         if not answer.citations:
             return Cell(reason=Reason.MISSING)
-        document = await run.document(info.id)
         written = answer.short or answer.text
-        value, unit = normalise(written, column, document.language)
-        if (
-            value is None
-            and column.type in ("number", "money")
-            and not any(map(str.isdigit, written))
-        ):
+        citation = answer.citations[0]
+        value, unit = _normalise_printed(written, column, document, citation.span)
+        figure = column.type in ("number", "money")
+        if value is None and figure and not any(map(str.isdigit, written)):
             return Cell(reason=Reason.UNCONFIRMED, why=f"“{written[:80]}” is no {column.type}")
-        citation = answer.citations[0].to_json()
-        return Cell((CellValue(written, value, unit, citation, answer.probability),))
+        said = CellValue(written, value, unit, citation.to_json(), answer.probability)
+        return Cell((said,))
 
     async def _read(
         self, layout: Layout, shown: Sequence[Shown], document: Document, book: Book, run: Run
@@ -273,6 +294,35 @@ class TableFiller:
                     passages.append(each)
             passages.sort(key=lambda each: each.span.start)
         return [Shown(each, reason="read for the table") for each in passages]
+
+
+async def _confirm(column: Column, figure: Figure, run: Run) -> Cell | None:
+    """Return the cell of a row's figure; None if the reader denies that the row says it."""
+    document = await run.document(figure.row.document_id)
+    (row,) = await keep_table_heads([Shown(document.passage(figure.row))], run)
+    question = _QUESTION.format(column.label)
+    says = await ask_whether_said(question, figure.written, [row.passage], run)
+    if says is None or says < _LEAST_SAID:
+        return None
+    value, unit = _normalise_printed(figure.written, column, document, figure.row)
+    citation = make_citation(document, figure.row, (), "row of a table", Verdict.SUPPORTED)
+    return Cell((CellValue(figure.written, value, unit, citation.to_json(), says),))
+
+
+def _normalise_printed(
+    written: str, column: Column, document: Document, span: Span
+) -> tuple[Plain, str]:
+    """Return value and unit of a text, with the unit printed over its table ("in thousands").
+
+    A figure without a scale of its own keeps its digits as its value: what the printed unit excepts
+    ("except per share data") no code can tell.
+    """
+    value, unit = normalise(written, column, document.language)
+    printed = document.printed_unit(span)
+    digits = _DIGITS.search(written)
+    if digits and printed and value == normalise(digits[0], column, document.language)[0]:
+        unit = f"{unit} {printed}".strip()
+    return value, unit
 
 
 def _name_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
