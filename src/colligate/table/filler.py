@@ -128,11 +128,8 @@ class TableFiller:
         Raises:
             ColligateError: the models cannot do it.
         """
+        _require_rows(layout, run)
         infos, done = await run.infos(), 0
-        if layout.rows and run.reads_alone:
-            why = "the reader reads one passage at a time"
-            raise UsageError("no rows within documents", why, "use a larger model")
-
         queries = await self._find_queries(layout, infos, book, run)
 
         async def follow(info: DocumentInfo) -> list[Row]:
@@ -149,6 +146,7 @@ class TableFiller:
 
     async def estimate(self, layout: Layout, book: Book, run: Run) -> tuple[int, int, int]:
         """Return about how many documents are read, the calls and the tokens that it takes."""
+        _require_rows(layout, run)
         documents = calls = tokens = 0
         for info in await run.infos():
             document = await run.document(info.id)
@@ -210,6 +208,7 @@ class TableFiller:
             spent = isinstance(error, BudgetExceeded)
             reason = Reason.BUDGET if spent else Reason.UNREAD
             book.fail(document, layout, Cell(reason=reason, why=str(error)))
+            run.warn(f"documents were {reason}: {error}")  # the same is said once
         return book.rows(document, layout, info)
 
     async def _ask(self, column: Column, info: DocumentInfo, run: Run) -> Cell:
@@ -273,6 +272,13 @@ class TableFiller:
                     passages.append(each)
             passages.sort(key=lambda each: each.span.start)
         return [Shown(each, reason="read for the table") for each in passages]
+
+
+def _require_rows(layout: Layout, run: Run) -> None:
+    """Refuse rows within documents to a reader that reads one passage at a time."""
+    if layout.rows and run.reads_alone:
+        why = "the reader reads one passage at a time"
+        raise UsageError("no rows within documents", why, "use a larger model")
 
 
 def _name_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
