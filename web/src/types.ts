@@ -176,6 +176,7 @@ export type RunInfo = {
   state: "queued" | "running" | "done" | "failed" | "cancelled" | string;
   began: string | number;
   seconds: number | null;
+  calls?: number; // absent from runs kept by older versions
   found: boolean | null;
 };
 

@@ -236,6 +236,7 @@ class Runs:
                     citation["source"] = hide_folders(citation["source"])
             shown |= {"run": run.id, "seconds": seconds}
             state, outcome = "done", {request.makes: shown}
+            run.calls = shown["usage"]["calls"]
             self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:
             state, outcome = "cancelled", self._cancelled()
@@ -344,6 +345,7 @@ class RecordedRun(Work):
     where: list[str] = Field(default_factory=list)
     began: str
     seconds: float = 0.0
+    calls: int = 0
     found: bool | None = None
     asked_by: str | None = None
     # Not shown: the beginning of the token's digest, since another may get its name later, and the
