@@ -212,6 +212,7 @@ class Runs:
         async with self._correcting:
             shown = await run.result("table")
             cell = await self._tables.correct(run.library, shown, said)
+            self.get(run.id)  # one forgotten meanwhile is not written again
             await in_thread(run.save, {"table": shown})
         return cell
 

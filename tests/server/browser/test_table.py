@@ -187,3 +187,4 @@ async def test_a_table_of_records_in_chosen_documents_by_keyboard_until_the_mode
         "documents were not read: nobody answers at http://there/v1"
     )
     await expect(grid.get_by_role("button", name="not read")).to_have_count(2)
+    await violate_nothing(page)

@@ -144,7 +144,7 @@ function TableForm() {
           {known
             ? takes(known)
             : counting.value
-              ? "Looking what is to be read …"
+              ? "Counting what there is to read …"
               : "Semicolons between columns. After a colon: text, number, money, date, yes/no, list, or choices such as open|closed."}
         </small>
         <button
