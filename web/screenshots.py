@@ -47,6 +47,7 @@ def main() -> None:
                     save(page, given.out / "citation.png")
                     if page.get_by_role("button", name="Page of the PDF").count():
                         page.get_by_role("button", name="Page of the PDF").click()
+                        page.locator(".box").first.wait_for()
                         settle(page)
                         save(page, given.out / "page.png")
         browser.close()
