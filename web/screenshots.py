@@ -47,6 +47,7 @@ def main() -> None:
                     save(page, given.out / "citation.png")
                     if page.get_by_role("button", name="Page of the PDF").count():
                         page.get_by_role("button", name="Page of the PDF").click()
+                        page.locator(".box").first.wait_for()
                         settle(page)
                         save(page, given.out / "page.png")
         browser.close()
@@ -69,8 +70,8 @@ def ask(page: Page, url: str, question: str, strategy: str) -> None:
     page.goto(url)
     page.get_by_label("Question").fill(question)
     if strategy != "auto":  # which is chosen already
-        page.get_by_text("For researchers").click()
-        page.get_by_label("Strategy").select_option(strategy)
+        page.get_by_text("More choices").click()
+        page.get_by_label("Method").select_option(strategy)
     page.get_by_role("button", name="Ask").click()
     page.locator(".outcome[aria-busy=false]").wait_for()
     settle(page)

@@ -53,6 +53,13 @@ async def test_addresses_are_joined_and_probed_in_many_ways(client, method, path
         assert "at /v1" in response.json()["hint"]
 
 
+async def test_the_page_and_its_packed_script_are_sent(client):
+    (script,) = re.findall(r'src="\./(assets/[^"]+)"', (await client.get("/")).text)
+    sent = await client.get(f"/{script}", headers={"Accept-Encoding": "gzip"})
+    assert (sent.status_code, sent.headers["content-encoding"]) == (200, "gzip")
+    assert "immutable" in sent.headers["cache-control"]
+
+
 @pytest.mark.parametrize(
     ("headers", "content", "status", "words"),
     [

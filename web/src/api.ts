@@ -135,8 +135,11 @@ export const tree = (library: string, id: string): Promise<Tree> =>
 export const runs = (library: string): Promise<RunInfo[]> => json(of(library, "runs"));
 export const runById = (id: string): Promise<RunInfo & { answer?: Answer; table?: Table }> =>
   json(`api/runs/${encodeURIComponent(id)}`);
-export const answerFile = (run: string, ending: string): Promise<Response> =>
-  request(`api/runs/${encodeURIComponent(run)}/answer.${ending}`);
+export const resultFile = (
+  run: string,
+  made: "answer" | "table",
+  ending: string,
+): Promise<Response> => request(`api/runs/${encodeURIComponent(run)}/${made}.${ending}`);
 export const forgetRun = (id: string): Promise<unknown> =>
   request(`api/runs/${encodeURIComponent(id)}`, { method: "DELETE" });
 
@@ -147,8 +150,6 @@ export type Asked = {
   retriever: string | null;
   documents: string[] | null;
   where?: string[];
-  max_tokens_total: number | null;
-  timeout: number | null;
   risk?: string | null;
   yes?: boolean; // to work that takes many model calls
   history: Turn[];
@@ -170,20 +171,25 @@ export async function* ask(
   yield* stream(await request(of(library, "ask"), { ...init, signal }));
 }
 
-export const estimate = (library: string, columns: string): Promise<Estimate> =>
-  json(of(library, "table", "estimate"), sent("POST", { columns }));
+/** A table to fill: its columns in words, what a row is if not a document, and what is read. */
+export type AskedTable = {
+  columns: string;
+  rows: string;
+  documents: string[] | null;
+  where: string[];
+};
+
+export const estimate = (library: string, asked: AskedTable): Promise<Estimate> =>
+  json(of(library, "table", "estimate"), sent("POST", asked));
 
 export async function* fill(
   library: string,
-  columns: string,
+  asked: AskedTable,
   signal: AbortSignal,
 ): AsyncGenerator<Message> {
-  const init = sent("POST", { columns, stream: true });
+  const init = sent("POST", { ...asked, stream: true });
   yield* stream(await request(of(library, "table"), { ...init, signal }));
 }
-
-export const tableFile = (run: string, ending: string): Promise<Response> =>
-  request(`api/runs/${encodeURIComponent(run)}/table.${ending}`);
 
 /** Say what a cell must be: a text, "" if the document lacks it, null if it is right. */
 export const correct = (

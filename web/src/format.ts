@@ -20,6 +20,14 @@ export function seconds(s: number): string {
   return `${minutes} min ${Math.round(s - minutes * 60)} s`;
 }
 
+/** A time that nobody knows exactly. */
+export const roughly = (s: number): string =>
+  s < 90 ? `${Math.max(1, Math.round(s))} s` : `${Math.round(s / 60)} min`;
+
+/** The middle one, of two the larger. */
+export const median = (all: number[]): number | undefined =>
+  all.toSorted((a, b) => a - b)[all.length >> 1];
+
 export function dollars(usd: number | null | undefined): string {
   if (usd == null) return "price not known";
   if (usd === 0) return "no cost";

@@ -48,10 +48,10 @@ export class Run {
     await this.follow(api.ask(this.library, asked, this.control.signal));
   }
 
-  /** Fill a table with the columns that the question names, and follow until the end. */
-  async fill(): Promise<void> {
+  /** Fill a table, and follow until the end. */
+  async fill(asked: api.AskedTable): Promise<void> {
     this.tick();
-    await this.follow(api.fill(this.library, this.question, this.control.signal));
+    await this.follow(api.fill(this.library, asked, this.control.signal));
   }
 
   /** Show a run that has ended, or follow one under way. */

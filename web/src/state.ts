@@ -18,6 +18,8 @@ export const current = computed(
   () => libraries.value?.find((each) => each.name === library.value) ?? null,
 );
 
+export const EMPTY = "The library is empty. Add the files that your questions are about.";
+
 export async function loadAll(): Promise<void> {
   trouble.value = null;
   try {

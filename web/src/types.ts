@@ -85,18 +85,9 @@ export type Table = {
 
 export type Estimate = { columns: string[]; documents: number; calls: number; tokens: number };
 
-export type Parameter = {
-  name: string;
-  type: string;
-  default: unknown;
-  paper?: unknown;
-  description: string;
-};
-
 export type Strategy = {
   name: string;
   summary: string;
-  parameters: Parameter[];
   runs?: boolean | null;
   why_not?: string;
 };
@@ -176,6 +167,7 @@ export type RunInfo = {
   state: "queued" | "running" | "done" | "failed" | "cancelled" | string;
   began: string | number;
   seconds: number | null;
+  calls?: number; // absent from runs kept by older versions
   found: boolean | null;
 };
 

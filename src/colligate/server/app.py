@@ -23,6 +23,7 @@ from fastapi.responses import FileResponse, Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -94,7 +95,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
     app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
     app.include_router(page_router)
     if (PAGE / "assets").is_dir():
-        app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
+        app.mount("/assets", GZipMiddleware(_Assets(directory=PAGE / "assets")), name="assets")
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
     app.add_middleware(Guard, config=config, metrics=server.metrics)

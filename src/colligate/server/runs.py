@@ -212,6 +212,7 @@ class Runs:
         async with self._correcting:
             shown = await run.result("table")
             cell = await self._tables.correct(run.library, shown, said)
+            self.get(run.id)  # one forgotten meanwhile is not written again
             await in_thread(run.save, {"table": shown})
         return cell
 
@@ -236,6 +237,7 @@ class Runs:
                     citation["source"] = hide_folders(citation["source"])
             shown |= {"run": run.id, "seconds": seconds}
             state, outcome = "done", {request.makes: shown}
+            run.calls = shown["usage"]["calls"]
             self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:
             state, outcome = "cancelled", self._cancelled()
@@ -344,6 +346,7 @@ class RecordedRun(Work):
     where: list[str] = Field(default_factory=list)
     began: str
     seconds: float = 0.0
+    calls: int = 0
     found: bool | None = None
     asked_by: str | None = None
     # Not shown: the beginning of the token's digest, since another may get its name later, and the

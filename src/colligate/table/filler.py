@@ -135,11 +135,8 @@ class TableFiller:
         Raises:
             ColligateError: the models cannot do it.
         """
+        _require_rows(layout, run)
         infos, done = await run.infos(), 0
-        if layout.rows and run.reads_alone:
-            why = "the reader reads one passage at a time"
-            raise UsageError("no rows within documents", why, "use a larger model")
-
         queries = await self._find_queries(layout, infos, book, run)
 
         async def follow(info: DocumentInfo) -> list[Row]:
@@ -156,6 +153,7 @@ class TableFiller:
 
     async def estimate(self, layout: Layout, book: Book, run: Run) -> tuple[int, int, int]:
         """Return about how many documents are read, the calls and the tokens that it takes."""
+        _require_rows(layout, run)
         documents = calls = tokens = 0
         for info in await run.infos():
             document = await run.document(info.id)
@@ -217,6 +215,7 @@ class TableFiller:
             spent = isinstance(error, BudgetExceeded)
             reason = Reason.BUDGET if spent else Reason.UNREAD
             book.fail(document, layout, Cell(reason=reason, why=str(error)))
+            run.warn(f"documents were {reason}: {error}")  # the same is said once
         return book.rows(document, layout, info)
 
     async def _ask(self, column: Column, info: DocumentInfo, run: Run) -> Cell:
@@ -323,6 +322,13 @@ def _normalise_printed(
     if digits and printed and value == normalise(digits[0], column, document.language)[0]:
         unit = f"{unit} {printed}".strip()
     return value, unit
+
+
+def _require_rows(layout: Layout, run: Run) -> None:
+    """Refuse rows within documents to a reader that reads one passage at a time."""
+    if layout.rows and run.reads_alone:
+        why = "the reader reads one passage at a time"
+        raise UsageError("no rows within documents", why, "use a larger model")
 
 
 def _name_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -116,21 +116,15 @@ async def filled(served: str, chromium: Browser) -> str:
 
 @pytest.fixture
 def ask() -> Callable[..., Awaitable[None]]:
-    """`await ask(page, url, question, strategy, **settings)` asks and waits for the end."""
+    """`await ask(page, url, question, strategy)` asks and waits for the end."""
 
     async def asked(
-        page: Page,
-        url: str,
-        question: str = QUESTION,
-        strategy: str = "retrieve-read",
-        **settings: str,
+        page: Page, url: str, question: str = QUESTION, strategy: str = "retrieve-read"
     ) -> None:
         await page.goto(url)
         await page.get_by_label("Question").fill(question)
-        await page.get_by_text("For researchers").click()
-        await page.get_by_label("Strategy").select_option(strategy)
-        for name, value in settings.items():
-            await page.get_by_label(name, exact=True).fill(value)
+        await page.get_by_text("More choices").click()
+        await page.get_by_label("Method").select_option(strategy)
         await page.get_by_role("button", name="Ask").click()
         await page.locator(".outcome[aria-busy=false]").wait_for()
 

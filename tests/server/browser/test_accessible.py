@@ -33,9 +33,8 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
     await page.locator(".outcome[aria-busy=false] .said").wait_for()
     await page.locator(".earlier summary").click()
     yield "ask, conversation"
-    for each in ("Settings", "For researchers"):
-        await page.get_by_text(each).click()
-    yield "ask, settings"
+    await page.get_by_text("More choices").click()
+    yield "ask, choices"
     await page.locator("a.cite").first.click()
     await page.locator("dialog mark.main").wait_for()
     yield "document, over the page"

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
 Do = Callable[..., Awaitable[Any]]
 DAYS = "How many days to cure a violation after notice?"
 PHONE = {"width": 390, "height": 844}
+LIMITS = {"most_documents": 1, "tokens": 500}
 TOKEN = "open-sesame-open-sesame"
 
 
@@ -115,20 +116,15 @@ async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled):
         return (await waiting.value).post_data_json
 
     await page.goto(f"{filled}#/ask")
-    await page.get_by_text("Settings").click()
+    await page.get_by_text("More choices").click()
     await page.locator(".documents-choice").get_by_label("Mozilla").check()
     conditions = page.get_by_label("only documents that meet")
     await conditions.fill("title!=rent; costs; größe!=1;language=en;")
-    await page.get_by_text("For researchers").click()
-    preset = page.get_by_label(re.compile("^preset"))
-    await expect(preset).to_have_count(0)
-    await page.get_by_label("Strategy").select_option("duquad")
-    await preset.select_option("paper")
+    await expect(page.locator(".settings .count")).to_have_text("2")
     await page.get_by_label("Question").fill(DAYS)
     first = await sent_by(page.get_by_role("button", name="Ask").click())
     assert len(first["documents"]) == 1
     assert first["where"] == ["title!=rent; costs", "größe!=1", "language=en"]
-    assert first["parameters"] == {"preset": "paper"}
     stopped = "And do you never reply about Mozilla?"
     await field.fill(stopped)
     sent = [await sent_by(field.press("Enter"))]
@@ -295,8 +291,8 @@ async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
 async def test_a_retriever_shows_how_it_finds(page, filled, name, said, sign):
     await page.goto(filled)
     await page.get_by_label("Question").fill(DAYS)
-    await page.get_by_text("For researchers").click()
-    await page.get_by_label("Strategy").select_option("retrieve-read")
+    await page.get_by_text("More choices").click()
+    await page.get_by_label("Method").select_option("retrieve-read")
     await page.get_by_label("Find evidence by").select_option(label=said)
     await page.get_by_role("button", name="Ask").click()
     await expect(page.locator(".said")).to_contain_text("prior to")
@@ -330,34 +326,34 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, upload
         await expect(page.locator(".said")).to_have_text("Rules")
         # Nothing cited says who wrote it, or when.
         await expect(page.get_by_role("button", name="Download as BibTeX")).to_have_count(0)
-        parameter = page.get_by_label("backwards")
-        await expect(parameter).to_have_accessible_description("begin with the last title")
         step = page.locator(".step").first
         await expect(step).to_contain_text("Titles in order: 1")
         await step.locator("summary").click()
         await expect(step.get_by_role("link")).to_have_text("Rules")
 
 
-async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page, filled):
+async def test_one_slider_says_how_deep_and_how_long_and_a_method_replaces_it(page, filled):
     await page.goto(filled)
-    efforts = page.get_by_role("group", name="Effort")
-    await expect(efforts.get_by_role("radio")).to_have_count(3)
-    await expect(efforts.get_by_label("Normal")).to_be_checked()
-    await expect(page.get_by_label("Strategy")).not_to_be_visible()
-    await efforts.get_by_label("Quick").check()
+    depth, shown = page.get_by_role("slider", name="Depth"), page.locator(".depth")
+    await expect(shown).to_have_text(re.compile("^Normal.*Also looks"))
+    await expect(page.get_by_label("Method")).not_to_be_visible()
+    await depth.press("ArrowLeft")
+    await expect(shown).to_have_text(re.compile("^QuickReads the best passages once"))
     await page.get_by_label("Question").fill(DAYS)
     await page.get_by_role("button", name="Ask").click()
     await expect(page.locator(".said")).to_contain_text("prior to")
     await expect(page.locator(".how")).to_have_text(
         re.compile(r"^read \d+ of \d+ passages of \d documents?$")
     )
-    await page.goto(filled)  # a run of this effort is kept, so its time is known
-    await expect(efforts.locator("label", has_text="Quick")).to_contain_text("here about")
-    await page.get_by_text("For researchers").click()
-    await page.get_by_label("Strategy").select_option("duquad")
-    await expect(efforts.get_by_role("radio", checked=True)).to_have_count(0)
-    await efforts.get_by_label("Thorough").check()
-    await expect(page.get_by_label("Strategy")).to_have_value("auto")
+    # A run of this depth is kept, so its time is known; of another there is none.
+    await expect(shown).to_have_text(re.compile(r"^Quickabout \d+ sReads"))
+    await expect(depth).to_have_attribute("aria-valuetext", re.compile(r"^Quick, about \d+ s$"))
+    await depth.press("End")
+    await expect(shown).to_have_text(re.compile("^ThoroughTries"))
+    await page.get_by_text("More choices").click()
+    await page.get_by_label("Method").select_option("duquad")
+    await expect(depth).to_have_count(0)
+    await expect(page.locator(".question")).to_contain_text("Method: duquad")
 
 
 async def test_all_documents_are_read_once_the_person_consents(page, ask, upload, tmp_path):
@@ -366,13 +362,13 @@ async def test_all_documents_are_read_once_the_person_consents(page, ask, upload
         names = ("yard", "hall", "shed", "barn", "mews")  # more than are read at once
         files = {f"{name}.md": f"# {name}\n\n{text}" for name in names}
         await upload(page, url, "house", {name: text.encode() for name, text in files.items()})
-        await ask(
-            page,
-            url,
-            "Where do all bicycles stand?",
-            "auto",
-            **{"most documents": "1", "tokens": "500"},
-        )
+
+        async def with_small_limits(route: Route) -> None:
+            body = {**route.request.post_data_json, "parameters": LIMITS}
+            await route.continue_(post_data=json.dumps(body))
+
+        await page.route("**/ask", with_small_limits)
+        await ask(page, url, "Where do all bicycles stand?", "auto")
         warnings = page.get_by_role("list", name="Warnings")
         await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await expect(warnings).to_contain_text("takes many model calls")
@@ -413,7 +409,7 @@ async def test_what_was_located_is_shown_until_the_run_is_stopped(look, filled):
     page = (await look(viewport=PHONE)).page
     await page.goto(filled)
     await page.get_by_label("Question").fill("Please never reply about a violation")
-    await page.get_by_text("Settings").click()
+    await page.get_by_text("More choices").click()
     await page.get_by_label("when to answer").select_option("careful")
     async with page.expect_request("**/ask") as sent:
         await page.get_by_role("button", name="Ask").click()
@@ -513,8 +509,10 @@ async def test_an_answer_in_no_document_and_an_error_are_shown(look, filled, ask
     await ask(page, filled, "Who discovered xylophonic zirconium?")
     await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
     await expect(page.locator(".sources")).to_have_count(0)
-    await ask(page, filled, "How many days?", k="many")
-    await expect(page.get_by_role("alert")).to_contain_text("many")
+    await page.get_by_text("More choices").click()
+    await page.get_by_label("only documents that meet").fill("costs")
+    await page.get_by_role("button", name="Ask").first.click()
+    await expect(page.get_by_role("alert")).to_contain_text("costs")
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 

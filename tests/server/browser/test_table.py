@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -19,6 +20,7 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.async_playwright import Axe
 
+from colligate.errors import EndpointUnreachable
 from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
 from support.documents import text_pdf
@@ -41,13 +43,16 @@ WIDE, SMALL = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
 class Lawyer(ScriptedModel):
-    """Fills the tables of leases; Boris's wait until `gate` is set."""
+    """Fills the tables of leases, until it is `gone`; Boris's wait until `gate` is set."""
 
     def __init__(self) -> None:
         super().__init__(lambda c: json.dumps(read_lease(c.prompt, c.schema["properties"])))
         self.gate = threading.Event()
+        self.gone = False
 
     async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        if self.gone:
+            raise EndpointUnreachable("nobody answers at http://there/v1")
         if "9,500" in request.prompt:
             await asyncio.to_thread(self.gate.wait)
         return await super().chat(request, on_token)
@@ -82,7 +87,9 @@ async def test_a_table_is_filled_checked_corrected_and_downloaded(
     await page.goto(f"{leases}#/table")
     await page.get_by_label("Columns").fill(COLUMNS)
     await page.get_by_role("button", name="Fill the table").click()
-    await expect(page.locator(".estimate")).to_contain_text("2 documents to read: about 4 calls")
+    await expect(page.locator("#columns-help")).to_contain_text(
+        "2 documents to read: about 4 calls"
+    )
     await page.keyboard.press("Enter")
     rows = page.locator(".cells tbody tr")
     await expect(rows).to_have_count(1)  # Boris's is still being read
@@ -136,3 +143,48 @@ async def test_a_table_is_filled_checked_corrected_and_downloaded(
     await expect(page.locator(".box").first).to_be_in_viewport()
     await violate_nothing(page)
     await expect(page.locator(".box").first).to_be_in_viewport()
+
+
+async def test_a_table_of_records_in_chosen_documents_by_keyboard_until_the_model_is_gone(
+    page, leases, lawyer, tmp_path
+):
+    loans = {"loans.md": "# Loans\n\nLoan A of 100 euros.\n\nLoan B of 25 euros.\n"}
+    for name, text in {**loans, "yard.md": "# Yard\n\nBicycles stand there.\n"}.items():
+        (tmp_path / name).write_text(text)
+    await page.goto(f"{leases}#/table")
+    await expect(page.locator(".table-view")).to_contain_text("The library is empty.")
+    await expect(page.get_by_label("Columns")).to_have_count(0)
+    await page.get_by_label("Files to add").set_input_files(
+        [tmp_path / "loans.md", tmp_path / "yard.md"]
+    )
+    columns, told = page.get_by_label("Columns"), page.locator("#columns-help")
+    await columns.fill("amount: number")
+    await page.get_by_text("More choices").press("Enter")
+    await page.get_by_label("a row for each").fill("loan")
+    await page.get_by_label("Loans").press("Space")
+    await columns.press("Enter")
+    await expect(told).to_have_text(
+        re.compile("^1 document to read: about 2 calls and .* tokens.$")
+    )
+    await columns.press("Enter")
+    rows, grid = page.locator(".cells tbody tr"), page.get_by_role("table").last
+    await expect(rows).to_have_text([re.compile("LoansA ?100 euros"), re.compile("LoansB ?25")])
+    await page.locator(".filling[aria-busy=false]").wait_for()
+    await page.get_by_role("button", name="amount").press("Enter")
+    await expect(rows.first).to_contain_text("25 euros")
+
+    await page.reload()  # the form says what the table was made of
+    await expect(page.get_by_label("a row for each")).to_have_value("loan")
+    await expect(page.locator(".settings .count")).to_have_text("2")
+    await page.get_by_text("More choices").press("Enter")
+    await page.get_by_role("button", name="Untick all").press("Enter")
+    await page.get_by_label("a row for each").fill("")
+    await columns.press("Enter")
+    await expect(told).to_have_text(re.compile(r"^2 documents to read: .*, about \d+ s\.$"))
+    lawyer.gone = True
+    await columns.press("Enter")
+    await expect(page.locator(".warnings")).to_have_text(
+        "documents were not read: nobody answers at http://there/v1"
+    )
+    await expect(grid.get_by_role("button", name="not read")).to_have_count(2)
+    await violate_nothing(page)

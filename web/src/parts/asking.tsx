@@ -1,16 +1,70 @@
 import type { Signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import * as api from "../api";
-import { seconds } from "../format";
+import { median, roughly } from "../format";
 import { about, library } from "../state";
-import type { Parameter, RunInfo, Strategy } from "../types";
+import type { RunInfo, Strategy } from "../types";
+
+/** The one text that a form asks for; Enter sends it. It grows with what is written. */
+export function Box(of: {
+  id: string;
+  label: string;
+  value: Signal<string>;
+  placeholder: string;
+  help?: string;
+}) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const fit = () => {
+    const box = field.current;
+    if (!box) return;
+    box.style.height = "auto";
+    box.style.height = `${box.scrollHeight + 2}px`;
+  };
+  useEffect(fit); // the form is narrower next to a run
+  return (
+    <>
+      <label class="unseen" for={of.id}>
+        {of.label}
+      </label>
+      <textarea
+        id={of.id}
+        ref={field}
+        rows={2}
+        value={of.value.value}
+        maxLength={about.value?.limits["question_characters"] ?? undefined}
+        placeholder={of.placeholder}
+        aria-describedby={of.help}
+        onInput={(event) => (of.value.value = event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          if (!event.repeat) event.currentTarget.form?.requestSubmit();
+        }}
+      />
+    </>
+  );
+}
+
+/** What need not be chosen, folded; `set` of it is chosen. */
+export function MoreChoices({ set, children }: { set: number; children: ComponentChildren }) {
+  return (
+    <details class="settings">
+      <summary>
+        More choices
+        {set > 0 && <b class="count">{set}</b>}
+      </summary>
+      {children}
+    </details>
+  );
+}
 
 const PAPERS = ["duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"];
 const FIRST = ["retrieve-read", "full-context"];
-const AUTO = "auto";
+export const AUTO = "auto";
 
 /** A strategy to choose, the papers' before the baselines. */
-export function StrategyChoice({ value, id }: { value: Signal<string>; id: string }) {
+export function StrategyChoice({ value }: { value: Signal<string> }) {
   const all = about.value?.strategies ?? [];
   const papers = all.filter((each) => PAPERS.includes(each.name));
   const others = all.filter((each) => ![AUTO, ...PAPERS].includes(each.name));
@@ -22,21 +76,25 @@ export function StrategyChoice({ value, id }: { value: Signal<string>; id: strin
     </option>
   );
   return (
-    <label class="field" for={id}>
-      <span>Strategy</span>
-      <select
-        id={id}
-        value={value.value}
-        onChange={(event) => (value.value = event.currentTarget.value)}
-      >
-        {all.filter((each) => each.name === AUTO).map(option)}
-        {papers.length > 0 && <optgroup label="From papers">{papers.map(option)}</optgroup>}
-        {others.length > 0 && (
-          <optgroup label="Baselines and others">{others.map(option)}</optgroup>
-        )}
-        {!all.length && <option>{value.value}</option>}
-      </select>
-    </label>
+    <>
+      <label class="field">
+        <span>method</span>
+        <select
+          id="strategy"
+          aria-describedby="summary"
+          value={value.value}
+          onChange={(event) => (value.value = event.currentTarget.value)}
+        >
+          {all.filter((each) => each.name === AUTO).map(option)}
+          {papers.length > 0 && <optgroup label="From papers">{papers.map(option)}</optgroup>}
+          {others.length > 0 && (
+            <optgroup label="Baselines and others">{others.map(option)}</optgroup>
+          )}
+          {!all.length && <option>{value.value}</option>}
+        </select>
+      </label>
+      <small id="summary">{all.find((each) => each.name === value.value)?.summary}</small>
+    </>
   );
 }
 
@@ -53,7 +111,7 @@ const RETRIEVERS = [
 export function RetrieverChoice({ value }: { value: Signal<string> }) {
   return (
     <label class="field">
-      <span>Find evidence by</span>
+      <span>find evidence by</span>
       <select value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
         {RETRIEVERS.map(([name, said]) => (
           <option key={name} value={name}>
@@ -65,185 +123,53 @@ export function RetrieverChoice({ value }: { value: Signal<string> }) {
   );
 }
 
-const EFFORTS = [
-  ["low", "Quick", "Reads the best passages once: usually 1 model call"],
-  ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 model calls"],
+export const NORMAL = "normal";
+const DEPTHS: [string, string, string][] = [
+  ["low", "Quick", "Reads the best passages once, usually 1 model call"],
+  [NORMAL, "Normal", "Also looks for what is missing, usually 1 to 4 model calls"],
   ["high", "Thorough", "Tries all methods until one finds the answer"],
-] as const;
+];
 
-/** How much `auto` may do, what that takes, and how long it took before. */
-export function Efforts({ strategy, values }: { strategy: Signal<string>; values: Signal<Given> }) {
-  const took = useTimes(library.value);
-  const chosen = strategy.value === AUTO ? (values.value["effort"] ?? "normal") : null;
+/** How much `auto` may do, what that takes, and how long it took before; `ended` ran last. */
+export function Depth({ value, ended }: { value: Signal<string>; ended: string }) {
+  const took = useTimes(library.value, ended);
+  const at = DEPTHS.findIndex(([name]) => name === value.value);
+  const [name, said, takes] = DEPTHS[at]!;
+  const time = took[name] === undefined ? "" : `about ${roughly(took[name])}`;
   return (
-    <fieldset class="efforts">
-      <legend class="unseen">Effort</legend>
-      {EFFORTS.map(([name, said, takes]) => {
-        const median = took[name];
-        return (
-          <label key={name}>
-            <input
-              type="radio"
-              name="effort"
-              checked={chosen === name}
-              onChange={() => {
-                strategy.value = AUTO;
-                const { effort: _, ...others } = values.value;
-                values.value = name === "normal" ? others : { ...others, effort: name };
-              }}
-            />
-            <b>{said}</b>
-            <small>
-              {takes}
-              {median !== undefined && `; here about ${seconds(median)}`}
-            </small>
-          </label>
-        );
-      })}
-    </fieldset>
+    <div class="depth grow">
+      <input
+        type="range"
+        max={DEPTHS.length - 1}
+        value={at}
+        aria-label="Depth"
+        aria-valuetext={[said, time].filter(Boolean).join(", ")}
+        aria-describedby="takes"
+        onInput={(event) => (value.value = DEPTHS[event.currentTarget.valueAsNumber]![0])}
+      />
+      <b>{said}</b>
+      {time && <span class="time">{time}</span>}
+      <small id="takes">{takes}</small>
+    </div>
   );
 }
 
 /** The median seconds of the last runs of `auto` here, by effort. */
-function useTimes(name: string): Record<string, number> {
+function useTimes(name: string, ended: string): Record<string, number> {
   const [took, setTook] = useState<Record<string, number>>({});
   useEffect(() => {
     let wanted = true;
     const take = (runs: RunInfo[]) => {
       const done = runs.filter((run) => run.strategy === AUTO && run.state === "done");
-      const medians = EFFORTS.flatMap(([effort]) => {
-        const times = done
-          .filter((run) => (run.parameters?.["effort"] ?? "normal") === effort)
-          .map((run) => run.seconds ?? 0)
-          .slice(0, 15)
-          .sort((a, b) => a - b);
-        return times.length ? [[effort, times[times.length >> 1]] as const] : [];
+      const all = DEPTHS.flatMap(([effort]) => {
+        const alike = done.filter((run) => (run.parameters?.["effort"] ?? NORMAL) === effort);
+        const middle = median(alike.slice(0, 15).map((run) => run.seconds ?? 0));
+        return middle === undefined ? [] : [[effort, middle]];
       });
-      if (wanted) setTook(Object.fromEntries(medians) as Record<string, number>);
+      if (wanted) setTook(Object.fromEntries(all) as Record<string, number>);
     };
     api.runs(name).then(take, () => undefined); // without it, no times are shown
     return () => void (wanted = false);
-  }, [name]);
+  }, [name, ended]);
   return took;
-}
-
-export function summaryOf(name: string): string {
-  return about.value?.strategies.find((each) => each.name === name)?.summary ?? "";
-}
-
-type Given = Record<string, string>;
-
-const PRESET: Parameter = {
-  name: "preset",
-  type: "none|paper",
-  default: "none",
-  description: "take the paper's values for what is not set here",
-};
-
-/** What of a strategy can be set: where its paper has other values, these at once too. */
-function parametersOf(strategy: string): Parameter[] {
-  const all = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
-  const differs = all.some((each) => written(each.paper) !== written(each.default));
-  return differs ? [PRESET, ...all] : all;
-}
-
-/** The parameters of a strategy; what is left empty keeps its default. */
-export function Parameters({ strategy, values }: { strategy: string; values: Signal<Given> }) {
-  const all = parametersOf(strategy).filter((each) => each.name !== "effort"); // it has its own choice
-  if (!all.length) return <p class="quiet">This strategy has no parameters.</p>;
-  return (
-    <div class="parameters">
-      {all.map((parameter) => (
-        <Field
-          key={`${strategy} ${parameter.name}`}
-          parameter={parameter}
-          value={values.value[parameter.name] ?? ""}
-          set={(value) => {
-            const { [parameter.name]: _, ...others } = values.value;
-            values.value = value === "" ? others : { ...others, [parameter.name]: value };
-          }}
-        />
-      ))}
-    </div>
-  );
-}
-
-function Field({
-  parameter,
-  value,
-  set,
-}: {
-  parameter: Parameter;
-  value: string;
-  set: (value: string) => void;
-}) {
-  const { name, type, description } = parameter;
-  const id = `parameter-${name}`;
-  const usual = written(parameter.default);
-  const choices =
-    type === "bool"
-      ? ["true", "false"]
-      : /^[^,]+\|[^,]+$/.test(type) && !/^(int|float|str)\|/.test(type)
-        ? type.split("|")
-        : null;
-  return (
-    <div>
-      <label class={value ? "field changed" : "field"}>
-        <span>{name.replaceAll("_", " ")}</span>
-        {choices ? (
-          <select
-            value={value}
-            aria-describedby={id}
-            onChange={(event) => set(event.currentTarget.value)}
-          >
-            <option value="">{usual} (default)</option>
-            {choices
-              .filter((choice) => choice !== usual)
-              .map((choice) => (
-                <option key={choice}>{choice}</option>
-              ))}
-          </select>
-        ) : (
-          <input
-            value={value}
-            aria-describedby={id}
-            placeholder={usual || "none"}
-            inputMode={
-              type.startsWith("int") ? "numeric" : type.startsWith("float") ? "decimal" : "text"
-            }
-            onInput={(event) => set(event.currentTarget.value.trim())}
-          />
-        )}
-      </label>
-      <small id={id}>{description}</small>
-    </div>
-  );
-}
-
-function written(value: unknown): string {
-  if (value === null || value === undefined) return "none";
-  return Array.isArray(value) ? value.join(",") : String(value);
-}
-
-/** The values that were set, as JSON of the parameters' types. */
-export function asValues(strategy: string, set: Given): Record<string, unknown> {
-  return Object.fromEntries(
-    parametersOf(strategy).flatMap(({ name, type }) => {
-      const value = set[name];
-      return value === undefined ? [] : [[name, asValue(type, value)]];
-    }),
-  );
-}
-
-function asValue(type: string, text: string): unknown {
-  if (text === "none" && type.endsWith("|none")) return null;
-  if (type === "bool") return text === "true";
-  if (/^(int|float)(\|none)?$/.test(type))
-    return Number.isFinite(Number(text)) ? Number(text) : text;
-  if (type.endsWith(",..."))
-    return text
-      .split(",")
-      .map((each) => each.trim())
-      .filter(Boolean);
-  return text;
 }

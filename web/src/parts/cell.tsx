@@ -108,8 +108,10 @@ function Value({ value: { written, value, unit, citation, probability } }: { val
   const likely = probability === null ? "" : `likely right: ${Math.round(100 * probability)}%`;
   return (
     <div class="value">
-      <b>{written}</b>
-      {typeof value !== "boolean" && read && read !== written && <span>, read as {read}</span>}
+      <span>
+        <b>{written}</b>
+        {typeof value !== "boolean" && read && read !== written && `, read as ${read}`}
+      </span>
       {citation && (
         <>
           <q>{citation.quote}</q>

@@ -1,44 +1,38 @@
-import { signal, useSignal, type Signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { signal, useSignal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
 import * as api from "../api";
 import { AnswerText, Draft, LikelyHere, Located } from "../parts/answer";
+import { After } from "../parts/after";
 import {
-  Efforts,
-  Parameters,
+  AUTO,
+  Box,
+  Depth,
+  MoreChoices,
+  NORMAL,
   RetrieverChoice,
   StrategyChoice,
-  asValues,
-  summaryOf,
 } from "../parts/asking";
 import { Drop } from "../parts/drop";
 import { Arrow, Stop } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
-import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
+import { ScopeChoice, requested, restrictAs, scopeOf } from "../parts/scope";
+import { InLibrary, SpanLink } from "../parts/spans";
 import { go, link, type Route } from "../route";
 import { Run, draftOf, lastOf } from "../run";
-import { counted, firstWords, oneLine } from "../format";
-import { about, asFailure, current, documentsOf, isKept, library, loadDocuments } from "../state";
-import type { Answer, DocumentInfo, Tree } from "../types";
+import { counted, oneLine } from "../format";
+import { EMPTY, about, current, documentsOf, isKept, library, loadDocuments } from "../state";
+import type { DocumentInfo, Tree } from "../types";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
-const strategy = signal("auto");
-const parameters = signal<Record<string, string>>({});
+const effort = signal(NORMAL);
+const strategy = signal(AUTO);
 const retriever = signal("");
-// What the questions of each library may read: the documents ticked, all if none, that meet this.
-type Scope = { ticked: string[]; where: string };
-const scopes = signal<Record<string, Scope>>({});
-const limits = { tokens: signal(""), seconds: signal("") };
+const scopes = signal({});
 const risk = signal(""); // "" is the reader's own
 const run = signal<Run | null>(null);
 const earlier = signal<Run[]>([]); // the turns of the conversation before the run
-
-const scopeOf = (name: string): Scope => scopes.value[name] ?? { ticked: [], where: "" };
-
-function restrict(name: string, change: Partial<Scope>): void {
-  scopes.value = { ...scopes.value, [name]: { ...scopeOf(name), ...change } };
-}
 
 function ask(asked: string, before: Run[] = []): void {
   if (!asked) return;
@@ -48,20 +42,16 @@ function ask(asked: string, before: Run[] = []): void {
   const name = last?.library ?? library.value;
   if (last?.kept) {
     // It was shown without the form; from now on the form says what it might read.
-    const { documents, where = [] } = last.kept;
-    restrict(name, { ticked: documents ?? [], where: where.join("; ") });
+    restrictAs(scopes, name, last.kept);
     last.kept = null;
   }
-  const { ticked, where } = scopeOf(name);
+  const deep = strategy.value === AUTO && effort.value !== NORMAL;
   start(name, {
     question: asked,
     strategy: strategy.value,
-    parameters: asValues(strategy.value, parameters.value),
+    parameters: deep ? { effort: effort.value } : {},
     retriever: retriever.value || null,
-    documents: ticked.length ? ticked : null,
-    where: split(where),
-    max_tokens_total: positive(limits.tokens.value),
-    timeout: positive(limits.seconds.value),
+    ...requested(scopes, name),
     risk: risk.value || null,
     history: before.flatMap(turnOf),
   });
@@ -72,13 +62,6 @@ function start(library: string, asked: api.Asked): void {
   run.value?.cancel();
   run.value = new Run(library, asked.question, asked.strategy);
   void run.value.ask(asked);
-}
-
-/** The conditions of a field: a semicolon parts them only where the next one begins. */
-function split(conditions: string): string[] {
-  const parted = conditions.split(/;(?=[\s;]*(?:$|[\p{L}\p{N}_]+\s*(?:!=|[=<>~])))/u);
-  const found = parted.map((each) => each.trim());
-  return found.filter(Boolean);
 }
 
 function turnOf({ answer: { value: answer } }: Run): api.Turn[] {
@@ -96,25 +79,12 @@ function turnOf({ answer: { value: answer } }: Run): api.Turn[] {
   return [{ question: answer.question, answer: said, cited: places }];
 }
 
-function positive(text: string): number | null {
-  const number = Number(text);
-  return text && number > 0 ? number : null;
-}
-
 /** Whether the run of an address is the one in this view. */
 export const isInView = ({ parts }: Route): boolean => run.value?.id === parts[0];
 
 export function AskView() {
   const filled = !!current.value?.documents; // not before it is known
   const now = run.value;
-  const documents = documentsOf(library.value).value;
-  useEffect(() => {
-    if (!documents) return;
-    const { ticked } = scopeOf(library.value); // those removed can no longer be read
-    restrict(library.value, {
-      ticked: ticked.filter((id) => documents.some((each) => each.id === id)),
-    });
-  }, [documents]);
   const turns = [...earlier.value, ...(now ? [now] : [])].filter((each) => each.answer.value);
   const ended = now && !now.busy.value && now.id;
   useEffect(() => {
@@ -130,7 +100,7 @@ export function AskView() {
           </div>
         )}
         {now && <h1 class="unseen">Ask</h1>}
-        {(now || filled) && <QuestionForm />}
+        {(now || filled) && <QuestionForm ended={ended || ""} />}
         {!now && filled && <Samples />}
         {!now && <Latest />}
         {!now && <Drop />}
@@ -149,9 +119,9 @@ export function AskView() {
 function stock(): string {
   const now = current.value;
   if (!now) return "";
-  if (!now.documents) return "The library is empty. Add the files that your questions are about.";
+  if (!now.documents) return EMPTY;
   const pages = now.pages ? `, ${counted(now.pages, "page")}` : "";
-  return `${counted(now.documents, "document")}${pages}, ${counted(now.passages, "passage")}. Every claim in an answer links to the place that supports it.`;
+  return `${counted(now.documents, "document")}${pages}. Every claim in an answer links to the place that supports it.`;
 }
 
 const LATEST = 3;
@@ -234,119 +204,55 @@ function longestSection({ title, nodes }: Tree): string | undefined {
     .sort((a, b) => b.end - b.start - (a.end - a.start))[0]?.title;
 }
 
-function QuestionForm() {
-  const field = useRef<HTMLTextAreaElement>(null);
-  const limit = about.value?.limits["question_characters"] ?? undefined;
-  useEffect(() => {
-    const box = field.current;
-    if (!box) return;
-    box.style.height = "auto";
-    box.style.height = `${box.scrollHeight + 2}px`;
-  }, [question.value, run.value]); // the form is narrower next to a run
+function QuestionForm({ ended }: { ended: string }) {
+  const named = strategy.value !== AUTO;
+  const { ticked, where } = scopeOf(scopes, library.value);
+  const set = [ticked.length, where, risk.value, named, retriever.value].filter(Boolean).length;
   return (
     <form
       class="question"
       onSubmit={(event) => {
         event.preventDefault();
+        event.currentTarget.querySelector("details")!.open = false; // the answer comes below it
         ask(question.value.trim());
       }}
     >
-      <label class="unseen" for="question">
-        Question
-      </label>
-      <textarea
+      <Box
         id="question"
-        ref={field}
-        rows={2}
-        value={question.value}
-        maxLength={limit}
+        label="Question"
+        value={question}
         placeholder="What do you want to know?"
-        onInput={(event) => (question.value = event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-            event.preventDefault();
-            ask(question.value.trim());
-          }
-        }}
       />
-      <Efforts strategy={strategy} values={parameters} />
       <div class="row">
-        <Settings />
+        {named ? (
+          <p class="grow">
+            Method: <b>{strategy.value}</b>
+          </p>
+        ) : (
+          <Depth value={effort} ended={ended} />
+        )}
         <button class="primary" disabled={!question.value.trim()}>
           Ask <Arrow />
         </button>
       </div>
-    </form>
-  );
-}
-
-function Settings() {
-  const limited = [limits.tokens.value, limits.seconds.value, risk.value].filter(Boolean);
-  const { ticked, where } = scopeOf(library.value);
-  const set = [...ticked, ...split(where), ...limited].length;
-  const named = strategy.value !== "auto";
-  const given = Object.keys(parameters.value).filter((name) => name !== "effort").length;
-  return (
-    <div class="grow">
-      <details class="settings">
-        <summary>
-          Settings
-          {set > 0 && <b class="count">{set}</b>}
-        </summary>
-        <DocumentChoice />
-        <label class={where ? "field changed" : "field"}>
-          <span>only documents that meet these conditions</span>
-          <input
-            placeholder="date>=2024; title~report"
-            value={where}
-            onInput={(event) => restrict(library.value, { where: event.currentTarget.value })}
-          />
+      <MoreChoices set={set}>
+        <ScopeChoice scopes={scopes} />
+        <label class={risk.value ? "field changed" : "field"}>
+          <span>when to answer</span>
+          <select value={risk.value} onChange={(event) => (risk.value = event.currentTarget.value)}>
+            <option value="">as the server is set (default)</option>
+            <option>careful</option>
+            <option>balanced</option>
+            <option>eager</option>
+          </select>
           <small>
-            Conditions on date, title, file or language, with semicolons between them; ~ means
-            “contains”.
+            Of ten answers given, how many may be wrong: careful one, balanced two, eager four.
           </small>
         </label>
-        <div class="parameters">
-          <Limit value={limits.tokens} step="1" why="Tokens read and written, added together.">
-            token limit
-          </Limit>
-          <Limit value={limits.seconds} step="any" why="After it the run ends without an answer.">
-            time limit in seconds
-          </Limit>
-          <label class={risk.value ? "field changed" : "field"}>
-            <span>when to answer</span>
-            <select
-              value={risk.value}
-              onChange={(event) => (risk.value = event.currentTarget.value)}
-            >
-              <option value="">as the server is set (default)</option>
-              <option>careful</option>
-              <option>balanced</option>
-              <option>eager</option>
-            </select>
-            <small>
-              Of ten answers given, how many may be wrong: careful one, balanced two, eager four.
-            </small>
-          </label>
-        </div>
-      </details>
-      <details class="settings">
-        <summary>
-          For researchers
-          {named && <b class="count">{strategy.value}</b>}
-          {given > 0 && <b class="count">{given}</b>}
-          {retriever.value && <b class="count">{retriever.value}</b>}
-        </summary>
-        <p class="quiet">
-          Choose one published method or a baseline instead of the three efforts, and its
-          parameters.
-        </p>
-        <StrategyChoice value={strategy} id="strategy" />
-        <p class="quiet summary">{summaryOf(strategy.value)}</p>
+        <StrategyChoice value={strategy} />
         <RetrieverChoice value={retriever} />
-        <Parameters strategy={strategy.value} values={parameters} />
-      </details>
-    </div>
+      </MoreChoices>
+    </form>
   );
 }
 
@@ -385,81 +291,6 @@ export function FollowUp({ before, asked = "" }: { before: Run[]; asked?: string
       />
       <button disabled={!text.value.trim()}>Ask</button>
     </form>
-  );
-}
-
-function Limit({
-  value,
-  step,
-  why,
-  children,
-}: {
-  value: Signal<string>;
-  step: string;
-  why: string;
-  children: string;
-}) {
-  return (
-    <label class={value.value ? "field changed" : "field"}>
-      <span>{children}</span>
-      <input
-        type="number"
-        min="1"
-        step={step}
-        placeholder="no limit"
-        value={value.value}
-        onInput={(event) => (value.value = event.currentTarget.value)}
-      />
-      <small>{why}</small>
-    </label>
-  );
-}
-
-function DocumentChoice() {
-  const { ticked } = scopeOf(library.value);
-  const all = documentsOf(library.value).value ?? [];
-  const [found, search] = useSearch(
-    all,
-    "Search documents",
-    (each) => `${each.title} ${each.source}`,
-  );
-  if (!all.length) return null;
-  return (
-    <fieldset class="documents-choice">
-      <legend>
-        {ticked.length ? (
-          <>
-            Read only {counted(ticked.length, "document")}{" "}
-            <button
-              type="button"
-              class="link"
-              onClick={() => restrict(library.value, { ticked: [] })}
-            >
-              Untick all
-            </button>
-          </>
-        ) : (
-          "Read all documents, or only those ticked"
-        )}
-      </legend>
-      {search}
-      <Few all={found} most={50} last={(button) => <p class="more">{button}</p>}>
-        {(each) => (
-          <label key={each.id} class="check">
-            <input
-              type="checkbox"
-              checked={ticked.includes(each.id)}
-              onChange={(event) => {
-                const others = ticked.filter((id) => id !== each.id);
-                const all = event.currentTarget.checked ? [...others, each.id] : others;
-                restrict(library.value, { ticked: all });
-              }}
-            />
-            {each.title}
-          </label>
-        )}
-      </Few>
-    </fieldset>
   );
 }
 
@@ -517,85 +348,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
           readAll={again && asked ? () => again({ ...asked, yes: true }) : undefined}
         />
       )}
-      {run.id && !run.busy.value && <After run={run} />}
+      {answer && run.id && <After run={run} made="answer" />}
     </section>
   );
-}
-
-const FILES = { md: "Markdown", html: "HTML", docx: "Word", bib: "BibTeX" };
-
-/** Whether a document cited says who wrote it, or when: others are not in a BibTeX file. */
-const isDocumented = (answer: Answer): boolean =>
-  answer.citations.some((each) => each.authors || each.date);
-
-/** What can be done with a run that has ended: copy, download or send its answer. */
-function After({ run }: { run: Run }) {
-  const said = useSignal("");
-  const answer = run.answer.value;
-  const address = link("run", [run.id]);
-  const act = (work: Promise<void>, done: string) =>
-    void work.then(
-      () => (said.value = done),
-      (error: unknown) => (said.value = asFailure(error).problem.title),
-    );
-  const markdown = () => api.answerFile(run.id, "md").then((file) => file.text());
-  return (
-    <div class="quiet after">
-      {/* Browsers offer the clipboard to pages of this machine, or over https, alone. */}
-      {answer && "clipboard" in navigator && (
-        <>
-          <button type="button" onClick={() => act(copy(markdown()), "Copied as Markdown")}>
-            Copy
-          </button>
-          <button
-            type="button"
-            onClick={() =>
-              act(copy(Promise.resolve(new URL(address, location.href).href)), "Link copied")
-            }
-          >
-            Copy link
-          </button>
-        </>
-      )}
-      {answer &&
-        Object.entries(FILES)
-          .filter(([ending]) => ending !== "bib" || isDocumented(answer))
-          .map(([ending, name]) => (
-            <button
-              key={ending}
-              type="button"
-              aria-label={`Download as ${name}`}
-              onClick={() =>
-                act(
-                  download(api.answerFile(run.id, ending), firstWords(run.question), ending),
-                  "Downloaded",
-                )
-              }
-            >
-              ↓ {name}
-            </button>
-          ))}
-      <span role="status">{said.value}</span>
-    </div>
-  );
-}
-
-/** Copy a text that is still to come: Safari allows it only to the click itself. */
-async function copy(text: Promise<string>): Promise<void> {
-  const type = "text/plain";
-  const blob = text.then((content) => new Blob([content], { type }));
-  await navigator.clipboard.write([new ClipboardItem({ [type]: blob })]);
-}
-
-/** A link could not send the token, so the file is fetched and given to the browser. */
-export async function download(
-  file: Promise<Response>,
-  name: string,
-  ending: string,
-): Promise<void> {
-  const anchor = document.createElement("a");
-  anchor.href = URL.createObjectURL(await (await file).blob());
-  anchor.download = `${name}.${ending}`;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(anchor.href), 60_000);
 }

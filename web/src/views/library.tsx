@@ -1,8 +1,9 @@
 import { useState } from "preact/hooks";
 import * as api from "../api";
 import { Drop } from "../parts/drop";
+import { Grid, type Column } from "../parts/grid";
 import { ProblemNote } from "../parts/problem";
-import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
+import { InLibrary, SpanLink } from "../parts/spans";
 import { Sure } from "../parts/sure";
 import { compact, counted } from "../format";
 import {
@@ -16,35 +17,18 @@ import {
 } from "../state";
 import type { DocumentInfo, Problem } from "../types";
 
-const COLUMNS: [string, (info: DocumentInfo) => string | number][] = [
+const COLUMNS: Column<DocumentInfo>[] = [
   ["Document", (info) => info.title],
   ["Characters", (info) => info.characters],
   ["Pages", (info) => info.pages],
   ["Passages", (info) => info.passages],
   ["Language", (info) => info.language],
+  [""],
 ];
-
-/** Compare by a column, names as a person would: "Report 9" comes before "Report 10". */
-function compareBy(column: number, down: boolean) {
-  const read = COLUMNS[column]![1];
-  const names = new Intl.Collator(undefined, { numeric: true });
-  return (one: DocumentInfo, other: DocumentInfo) => {
-    const [a, b] = [read(one), read(other)];
-    const order = typeof a === "number" ? a - Number(b) : names.compare(a, String(b));
-    return down ? -order : order;
-  };
-}
 
 export function LibraryView() {
   const list = documentsOf(library.value).value;
   const [problem, setProblem] = useState<Problem | null>(null);
-  const [sorted, setSorted] = useState<{ by: number; down: boolean } | null>(null);
-  const ordered = sorted ? (list ?? []).toSorted(compareBy(sorted.by, sorted.down)) : (list ?? []);
-  const [shown, search] = useSearch(
-    ordered,
-    "Search documents",
-    (each) => `${each.title} ${each.source}`,
-  );
   const attempt = async (work: Promise<unknown>) => {
     try {
       await work;
@@ -67,62 +51,26 @@ export function LibraryView() {
         </header>
         <Drop />
         {problem && <ProblemNote problem={problem} />}
-        {search}
-        {shown.length > 0 && (
-          <div class="scroll" tabIndex={0} role="region" aria-label="Documents">
-            <table class="documents">
-              <thead>
-                <tr>
-                  {COLUMNS.map(([name], by) => (
-                    <Head
-                      key={name}
-                      name={name}
-                      down={sorted?.by === by ? sorted.down : null}
-                      sort={(down) => setSorted({ by, down })}
-                    />
-                  ))}
-                  <td />
-                </tr>
-              </thead>
-              <tbody>
-                <Few
-                  all={shown}
-                  most={50}
-                  last={(button) => (
-                    <tr>
-                      <td class="more" colSpan={6}>
-                        {button}
-                      </td>
-                    </tr>
-                  )}
-                >
-                  {(each) => (
-                    <Row
-                      key={each.id}
-                      info={each}
-                      remove={() => void attempt(api.removeDocument(library.value, each.id))}
-                    />
-                  )}
-                </Few>
-              </tbody>
-            </table>
-          </div>
+        {list && list.length > 0 && (
+          <Grid
+            label="Documents"
+            search="Search documents"
+            columns={COLUMNS}
+            rows={list}
+            text={(each) => `${each.title} ${each.source}`}
+          >
+            {(each) => (
+              <Row
+                key={each.id}
+                info={each}
+                remove={() => void attempt(api.removeDocument(library.value, each.id))}
+              />
+            )}
+          </Grid>
         )}
         <Libraries attempt={attempt} />
       </div>
     </InLibrary.Provider>
-  );
-}
-
-/** A column's head, which sorts by it; `down` is null where another column or none is sorted by. */
-export function Head(of: { name: string; down: boolean | null; sort: (down: boolean) => void }) {
-  const order = of.down === null ? undefined : of.down ? "descending" : "ascending";
-  return (
-    <th scope="col" aria-sort={order}>
-      <button type="button" class="sort" onClick={() => of.sort(of.down === false)}>
-        {of.name}
-      </button>
-    </th>
   );
 }
 

@@ -1,46 +1,77 @@
-import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { computed, signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
 import * as api from "../api";
+import { After } from "../parts/after";
+import { Box, MoreChoices } from "../parts/asking";
 import { openCell, rowsOf } from "../parts/cell";
 import { Cost } from "../parts/cost";
+import { Drop } from "../parts/drop";
+import { Grid, type Column } from "../parts/grid";
 import { Stop } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
-import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
+import { ScopeChoice, requested, restrictAs, scopeOf } from "../parts/scope";
+import { InLibrary, SpanLink } from "../parts/spans";
 import { go, link, route } from "../route";
 import { Run, of } from "../run";
-import { count, counted, firstWords } from "../format";
-import { asFailure, current, library } from "../state";
+import { count, counted, median, roughly } from "../format";
+import { EMPTY, asFailure, current, library } from "../state";
 import type { Cell, Estimate, Problem, Row } from "../types";
-import { download } from "./ask";
-import { Head } from "./library";
 
 // Outside the view, so that the table survives a change of views.
 const columns = signal("");
-const estimate = signal<Estimate | null>(null);
-const names = signal<string[]>([]); // of the columns, before the first row is there
+const records = signal(""); // what a row is, if not a document
+const scopes = signal({});
+const counting = signal(false);
+const told = signal<Told | null>(null);
 const problem = signal<Problem | null>(null);
 const run = signal<Run | null>(null);
+const names = signal<string[]>([]); // of the columns, before the first row is there
+
+/** What the form asks for; another object after each change. */
+const wanted = computed(() => ({
+  name: library.value,
+  asked: {
+    columns: columns.value,
+    rows: records.value.trim(),
+    ...requested(scopes, library.value),
+  },
+}));
+/** What it takes, and the seconds if earlier tables tell. */
+type Told = { wanted: typeof wanted.value; found: Estimate; seconds: number | undefined };
 
 const fail = (error: unknown) => (problem.value = asFailure(error).problem);
 
-async function ask(): Promise<void> {
-  problem.value = estimate.value = null;
+/** Say what the table takes; once that is said, fill it. */
+async function submit(): Promise<void> {
+  const now = wanted.value;
+  const { name, asked } = now;
+  if (!asked.columns.trim() || counting.value) return;
+  if (told.value?.wanted === now) return start(told.value);
+  problem.value = null;
+  counting.value = true;
   try {
-    const found = await api.estimate(library.value, columns.value);
-    if (found.documents) estimate.value = found;
-    else start(found); // all of it was filled before
+    const runs = api.runs(name).catch(() => []); // without it, no time is told
+    const found = await api.estimate(name, asked);
+    const before = (await runs).filter((each) => each.strategy === "table" && each.calls);
+    const pace = median(before.slice(0, 15).map((each) => (each.seconds ?? 0) / each.calls!));
+    if (now !== wanted.value) return;
+    const next = { wanted: now, found, seconds: pace && pace * found.calls };
+    if (found.documents) told.value = next;
+    else start(next); // all of it was filled before
   } catch (error) {
     fail(error);
+  } finally {
+    counting.value = false;
   }
 }
 
-function start(found: Estimate): void {
+function start({ wanted: { name, asked }, found }: Told): void {
   go(link("table"));
   run.value?.cancel();
-  estimate.value = null;
+  told.value = null;
   names.value = found.columns;
-  run.value = new Run(library.value, columns.value, "table");
-  void run.value.fill();
+  run.value = new Run(name, asked.columns, "table");
+  void run.value.fill(asked);
 }
 
 async function open(id: string): Promise<void> {
@@ -49,7 +80,10 @@ async function open(id: string): Promise<void> {
     run.value?.cancel();
     names.value = [];
     columns.value = info.question;
-    run.value = new Run(info.library ?? library.value, info.question, "table");
+    records.value = String(info.parameters?.["rows"] ?? "");
+    library.value = info.library ?? library.value;
+    restrictAs(scopes, library.value, info);
+    run.value = new Run(library.value, info.question, "table");
     await run.value.open(id, info);
   } catch (error) {
     fail(error);
@@ -70,73 +104,82 @@ export function TableView() {
     <div class="table-view">
       <h1>Table</h1>
       <p class="quiet">
-        A row for each document of the library, a column for each thing to look up. Each cell leads
-        to its place in the document.
+        A row for each document, a column for each thing to look up. Each cell leads to its place in
+        the document.
       </p>
-      <ColumnsForm />
+      {current.value?.documents === 0 ? (
+        <>
+          <p>{EMPTY}</p>
+          <Drop />
+        </>
+      ) : (
+        <TableForm />
+      )}
       {problem.value && <ProblemNote problem={problem.value} />}
       {now && <Filling run={now} />}
     </div>
   );
 }
 
-function ColumnsForm() {
-  const found = estimate.value;
-  const begin = useRef<HTMLButtonElement>(null);
-  useEffect(() => begin.current?.focus(), [found]);
+function TableForm() {
+  const known = told.value?.wanted === wanted.value ? told.value : null;
+  const { ticked, where } = scopeOf(scopes, library.value);
   return (
     <form
       class="question"
       onSubmit={(event) => {
         event.preventDefault();
-        void ask();
+        void submit();
       }}
     >
-      <label class="unseen" for="columns">
-        Columns
-      </label>
-      <textarea
+      <Box
         id="columns"
-        rows={2}
-        aria-describedby="columns-help"
-        value={columns.value}
+        label="Columns"
+        value={columns}
         placeholder="annual rent: money; ends on: date; governing law; parties: list"
-        onInput={(event) => {
-          columns.value = event.currentTarget.value;
-          estimate.value = null;
-        }}
-        onKeyDown={(event) => {
-          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-            event.preventDefault();
-            if (columns.value.trim()) void ask();
-          }
-        }}
+        help="columns-help"
       />
       <div class="row">
-        <small id="columns-help" class="grow">
-          Semicolons between columns. After a colon: text, number, money, date, yes/no, list, or
-          choices such as open|closed.
+        <small id="columns-help" class={known ? "grow known" : "grow"} role="status">
+          {known
+            ? takes(known)
+            : counting.value
+              ? "Counting what there is to read …"
+              : "Semicolons between columns. After a colon: text, number, money, date, yes/no, list, or choices such as open|closed."}
         </small>
-        <button class="primary" disabled={!columns.value.trim() || !current.value?.documents}>
-          Fill the table
+        <button
+          class="primary"
+          disabled={!columns.value.trim()}
+          onClick={(event) => {
+            if (event.detail > 1) event.preventDefault(); // a double click has not read what it takes
+          }}
+        >
+          {known ? "Start" : "Fill the table"}
         </button>
       </div>
-      {found && (
-        <div class="row estimate">
-          <p role="status">
-            {counted(found.documents, "document")} to read: about {counted(found.calls, "call")} and{" "}
-            {counted(found.tokens, "token")}.
-          </p>
-          <button type="button" class="primary" ref={begin} onClick={() => start(found)}>
-            Start
-          </button>
-          <button type="button" onClick={() => (estimate.value = null)}>
-            Cancel
-          </button>
-        </div>
-      )}
+      <MoreChoices set={[records.value.trim(), ticked.length, where].filter(Boolean).length}>
+        <label class={records.value ? "field changed" : "field"}>
+          <span>a row for each</span>
+          <input
+            placeholder="document"
+            maxLength={1000}
+            value={records.value}
+            onInput={(event) => (records.value = event.currentTarget.value)}
+          />
+          <small>
+            What a row is, if a document has several: “loan”, “named person”. It takes a larger
+            model than the bundled one.
+          </small>
+        </label>
+        <ScopeChoice scopes={scopes} />
+      </MoreChoices>
     </form>
   );
+}
+
+function takes({ found, seconds }: Told): string {
+  const time = seconds ? `, about ${roughly(seconds)}` : "";
+  return `${counted(found.documents, "document")} to read: about ${counted(found.calls, "call")} and ${counted(found.tokens, "token")}${time}.`;
 }
 
 const ENDS: Record<string, string> = {
@@ -179,8 +222,8 @@ function Filling({ run }: { run: Run }) {
             ))}
           </ul>
         )}
-        <Grid run={run} />
-        {run.table.value && <Downloads run={run} />}
+        <Rows key={run.question} run={run} />
+        {run.table.value && <After run={run} made="table" />}
       </section>
     </InLibrary.Provider>
   );
@@ -199,52 +242,28 @@ function summary(rows: readonly Row[]): string {
 const said = (cell: Cell | undefined): string =>
   cell?.values.map((each) => each.written).join("; ") ?? "";
 
-const texts = new Intl.Collator(undefined, { numeric: true });
-
-/** Compare rows by a column, "" for the document; numbers and dates by value, empty cells last. */
-function compareBy(column: string, down: boolean) {
-  const read = (row: Row) => {
-    const [first] = row.cells[column]?.values ?? [];
-    return column ? (first?.value ?? first?.written) : row.title;
-  };
-  return (one: Row, other: Row) => {
-    const [a, b] = [read(one), read(other)];
-    if (a === undefined || b === undefined)
-      return Number(a === undefined) - Number(b === undefined);
-    const both = typeof a === "number" && typeof b === "number";
-    const order = both ? a - b : texts.compare(String(a), String(b));
-    return down ? -order : order;
-  };
-}
-
-function Grid({ run }: { run: Run }) {
-  const [sorted, setSorted] = useState<{ by: string; down: boolean } | null>(null);
+function Rows({ run }: { run: Run }) {
   const [doubtful, setDoubtful] = useState(false);
   const rows = rowsOf(run);
   const heads =
     run.table.value?.columns.map((each) => each.name) ??
     (names.value.length ? names.value : Object.keys(rows[0]?.cells ?? {}));
-  let ordered = sorted ? rows.toSorted(compareBy(sorted.by, sorted.down)) : rows;
-  if (doubtful) ordered = ordered.toSorted((one, other) => doubts(other) - doubts(one));
-  const [shown, search] = useSearch(
-    ordered,
-    "Filter rows",
-    (row) => [row.title, row.name, ...cellsOf(row).map(said)].join("\n"),
-    1,
-  );
-  const head = (name: string, column: string) => (
-    <Head
-      key={column}
-      name={name}
-      down={sorted?.by === column ? sorted.down : null}
-      sort={(down) => setSorted({ by: column, down })}
-    />
-  );
+  const sorted: Column<Row>[] = heads.map((name) => [
+    name,
+    ({ cells }) => cells[name]?.values[0]?.value ?? cells[name]?.values[0]?.written,
+  ]);
   return (
-    <>
-      <div class="row">
-        {search}
-        {rows.length > 1 && (
+    <Grid
+      kind="cells"
+      label="Rows"
+      search="Filter rows"
+      few={1}
+      columns={[["Document", (row) => row.title], ...sorted]}
+      rows={rows}
+      text={(row) => [row.title, row.name, ...cellsOf(row).map(said)].join("\n")}
+      first={doubtful ? doubts : undefined}
+      beside={
+        rows.length > 1 && (
           <label class="check">
             <input
               type="checkbox"
@@ -253,50 +272,21 @@ function Grid({ run }: { run: Run }) {
             />
             Doubtful first
           </label>
-        )}
-      </div>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Rows">
-        <table class="documents cells">
-          <thead>
-            <tr>
-              {head("Document", "")}
-              {heads.map((name) => head(name, name))}
-            </tr>
-          </thead>
-          <tbody>
-            <Few
-              all={shown}
-              most={50}
-              last={(button) => (
-                <tr>
-                  <td class="more" colSpan={heads.length + 1}>
-                    {button}
-                  </td>
-                </tr>
-              )}
-            >
-              {(row) => (
-                <tr key={`${row.document} ${row.name}`}>
-                  <th scope="row">
-                    <SpanLink span={{ document_id: row.document, start: 0, end: 0 }}>
-                      {row.title}
-                    </SpanLink>
-                    {row.name && <small>{row.name}</small>}
-                  </th>
-                  {heads.map((name) => (
-                    <CellButton
-                      key={name}
-                      cell={row.cells[name]}
-                      open={() => openCell(run, row, name)}
-                    />
-                  ))}
-                </tr>
-              )}
-            </Few>
-          </tbody>
-        </table>
-      </div>
-    </>
+        )
+      }
+    >
+      {(row) => (
+        <tr key={`${row.document} ${row.name}`}>
+          <th scope="row">
+            <SpanLink span={{ document_id: row.document, start: 0, end: 0 }}>{row.title}</SpanLink>
+            {row.name && <small>{row.name}</small>}
+          </th>
+          {heads.map((name) => (
+            <CellButton key={name} cell={row.cells[name]} open={() => openCell(run, row, name)} />
+          ))}
+        </tr>
+      )}
+    </Grid>
   );
 }
 
@@ -318,28 +308,5 @@ function CellButton({ cell, open }: { cell: Cell | undefined; open: () => void }
         {cell.corrected && <span class="quiet"> ✓</span>}
       </button>
     </td>
-  );
-}
-
-const FILES = { xlsx: "Excel", csv: "CSV", json: "JSON", md: "Markdown" };
-
-function Downloads({ run }: { run: Run }) {
-  return (
-    <div class="quiet after">
-      {Object.entries(FILES).map(([ending, name]) => (
-        <button
-          key={ending}
-          type="button"
-          aria-label={`Download as ${name}`}
-          onClick={() =>
-            void download(api.tableFile(run.id, ending), firstWords(run.question), ending).catch(
-              fail,
-            )
-          }
-        >
-          ↓ {name}
-        </button>
-      ))}
-    </div>
   );
 }
