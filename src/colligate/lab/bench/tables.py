@@ -132,10 +132,6 @@ class RunResults:
         means = {name: fmean(found) if found else None for name, found in values.items()}
         return {**means, **self._totals.get((dataset, method), {})}
 
-    def count_failed(self, dataset: str, method: str) -> int:
-        """Return how many answers of a strategy failed."""
-        return sum(bool(row.error) for row in self.rows_of(dataset, method))
-
     def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
         """Return how values of these questions are drawn: one that is there twice, together.
 
