@@ -192,7 +192,9 @@ class ServerTokenizer:
         if len(plain) < 2:  # a server of another form finds no text
             raise MissingCapability(f"{endpoint.url} has no tokenizer to ask", why)
         tokenizer._beginning = _before(plain, marked)
-        await tokenizer._find_template()
+        with contextlib.suppress(*NOT_THERE):
+            ids = await tokenizer.prompt_ids([Message("user", _TOKENIZER_SAMPLE)])
+            tokenizer.has_template = len(ids) > 1
         return tokenizer
 
     async def ids(self, text: str) -> list[int]:
@@ -215,11 +217,6 @@ class ServerTokenizer:
         """
         turns = [{"role": m.role, "content": m.content} for m in messages]
         return await self._ask({"messages": turns, "add_generation_prompt": True, **self._template})
-
-    async def _find_template(self) -> None:
-        with contextlib.suppress(*NOT_THERE):
-            ids = await self.prompt_ids([Message("user", _TOKENIZER_SAMPLE)])
-            self.has_template = len(ids) > 1
 
     def _text(self, text: str, *, beginning: bool = False) -> dict[str, Any]:
         return {"prompt": text, "add_special_tokens": beginning}

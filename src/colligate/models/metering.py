@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypedDict
 
-from colligate.models.base import Usage
+from colligate.models.base import OPENAI_URL, Usage
 from colligate.models.names import split_address, split_name
 
 Kind = Literal["chat", "scoring"]
@@ -125,9 +125,9 @@ def _published_cost(model: str, url: str | None, usage: Usage) -> float | None:
         cache_read_tokens=min(usage.cached_tokens, usage.input_tokens),
         output_tokens=usage.output_tokens,
     )
-    url = url or "https://api.openai.com/v1"
     try:
-        return float(genai_prices.calc_price(counted, model, provider_api_url=url).total_price)
+        price = genai_prices.calc_price(counted, model, provider_api_url=url or OPENAI_URL)
+        return float(price.total_price)
     except LookupError:
         return None
 

@@ -444,7 +444,7 @@ def may_send_key(name: str) -> bool:
     _, url = split_address(rest)
     if url is None:
         return True
-    known = ["https://api.openai.com/v1", os.environ.get("OPENAI_BASE_URL", "")]
+    known = [OPENAI_URL, os.environ.get("OPENAI_BASE_URL", "")]
     return (place := _origin(url)) is not None and place in [_origin(other) for other in known]
 
 

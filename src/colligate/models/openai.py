@@ -36,13 +36,13 @@ from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
 from colligate.models.openai_http import Endpoint, Garbled, Policy
 from colligate.models.replies import (
+    RESPONSES,
     ServerReply,
     estimate_prompt,
     read_reply,
     read_stream,
-    take_chunk,
+    to_responses,
 )
-from colligate.models.responses import RESPONSES, read_response, take_event, to_responses
 from colligate.models.thinking import split_thinking
 
 _BATCH = 64  # texts of a request for vectors
@@ -154,16 +154,15 @@ class OpenAIChat:
         self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None
     ) -> ServerReply:
         """Ask once, for a whole answer unless the body asks for a stream."""
-        path, other = _CHAT, self._dialect.needs_responses
-        if other:
+        path = _CHAT
+        if self._dialect.needs_responses:
             path, body = RESPONSES, to_responses(body)
         if display is None or "stream" not in body:
-            whole = await client.post(path, body=body, cast_to=object)
-            return read_response(whole) if other else read_reply(whole)
+            return read_reply(await client.post(path, body=body, cast_to=object), path)
         stream = await client.post(
             path, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[Any]
         )
-        return await read_stream(stream, display.show, take_event if other else take_chunk)
+        return await read_stream(stream, path, display.show)
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""

@@ -55,7 +55,7 @@ class Prompts:
         template opens is closed. Without `answer`, the generation prompt is left out.
         RequestRefused if the template does not accept the messages.
         """
-        turns = [{"role": m.role, "content": self._neutralise(m.content)} for m in messages]
+        turns = [{"role": m.role, "content": blunt(m.content, self._marks)} for m in messages]
         if not self.has_template:
             text = "\n\n".join(turn["content"] for turn in turns)
             return text + "\n\n" if answer else text
@@ -128,9 +128,6 @@ class Prompts:
             with suppress(Exception):  # A template may not accept a system turn.
                 return marks(self._apply(probe, think=True, answer=True))
         return []
-
-    def _neutralise(self, text: str) -> str:
-        return blunt(text, [mark for mark in self._marks if mark in text])
 
 
 class PromptTokenizer(Protocol):

@@ -1,4 +1,7 @@
-"""Read what a server answers to a chat, whole or streamed.
+"""Read what a server answers to a chat, whole or streamed, at either of its addresses.
+
+/responses is the only address at which OpenAI serves some of its models:
+https://platform.openai.com/docs/api-reference/responses
 
 Answers are read as plain JSON: building the client's objects costs a quarter of a call's
 processor time, and of each piece of a stream.
@@ -6,11 +9,11 @@ processor time, and of each piece of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from openai import APIConnectionError, AsyncStream
+from openai import APIConnectionError, APIError, AsyncStream
 
 from colligate.documents.tokens import estimate_tokens
 from colligate.models.base import Message, Usage
@@ -84,24 +87,20 @@ class ServerReply:
         )
 
 
-def read_reply(completion: Any) -> ServerReply:
-    """Read a whole answer, or raise Garbled."""
+def read_reply(answer: Any, path: str) -> ServerReply:
+    """Read a whole answer from an address, or raise Garbled."""
     reply = ServerReply()
-    reply.add(completion, "message")
+    if path == RESPONSES:
+        _take_response(reply, answer)
+    else:
+        reply.add(answer, "message")
     return reply.check()
 
 
-def take_chunk(reply: ServerReply, chunk: Any) -> str:
-    """Take a piece of a stream; return its text."""
-    return reply.add(chunk, "delta")
-
-
 async def read_stream(
-    stream: AsyncStream[Any],
-    show: Callable[[str], object],
-    take: Callable[[ServerReply, Any], str] = take_chunk,
+    stream: AsyncStream[Any], path: str, show: Callable[[str], object]
 ) -> ServerReply:
-    """Read a streamed answer, or raise Garbled.
+    """Read a streamed answer from an address, or raise Garbled.
 
     `show` gets all the visible text so far, each time there is more.
     """
@@ -110,7 +109,9 @@ async def read_stream(
     try:
         async with stream:
             async for chunk in stream:
-                if piece := take(reply, chunk):
+                if piece := (
+                    _take_event(reply, chunk) if path == RESPONSES else reply.add(chunk, "delta")
+                ):
                     visible += filtered.feed(piece)
                     show(visible)
     except APIConnectionError as error:  # the client retries none inside a stream
@@ -142,3 +143,70 @@ def estimate_prompt(messages: Sequence[Message]) -> int:
     OpenAI's models and in ChatML. Templates that add a system prompt of their own cost more.
     """
     return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
+
+
+# OpenAI's /responses
+
+RESPONSES = "/responses"
+_LEAST_TOKENS = 16  # a lower limit is refused
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+
+
+def to_responses(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a request to /chat/completions in the form of /responses."""
+    rest = dict(body)
+    limit = max(rest.pop(name, 0) for name in ("max_tokens", "max_completion_tokens"))
+    made = {
+        "input": rest.pop("messages"),
+        "max_output_tokens": max(limit, _LEAST_TOKENS),
+        "store": False,  # else OpenAI keeps the documents' text for 30 days
+    }
+    rest.pop("stream_options", None)  # the last event has the usage anyway
+    if form := rest.pop("response_format", None):
+        made["text"] = {"format": {"type": "json_schema", **form["json_schema"]}}
+    if effort := rest.pop("reasoning_effort", None):
+        made["reasoning"] = {"effort": effort}
+    return {**made, **rest}
+
+
+def _take_response(reply: ServerReply, answer: Any) -> None:
+    """Take a whole answer, or that at the end of a stream."""
+    try:
+        if error := answer.get("error"):
+            raise _failed(error)
+        messages = [item for item in answer["output"] if item["type"] == "message"]
+        parts = [part for message in messages for part in message["content"]]
+        said = [part.get("text") or part.get("refusal") or "" for part in parts]
+        reply.content = "".join(said) if parts else None
+        reply.refused = any("refusal" in part for part in parts)
+        why = (answer.get("incomplete_details") or {}).get("reason")
+        usage = answer.get("usage") or {}
+        reply.usage = {
+            "prompt_tokens": usage.get("input_tokens"),
+            "completion_tokens": usage.get("output_tokens"),
+            "prompt_tokens_details": usage.get("input_tokens_details"),
+            "completion_tokens_details": usage.get("output_tokens_details"),
+        }
+    except (AttributeError, LookupError, TypeError):
+        raise Garbled("it has no output") from None
+    reply.finish_reason = "length" if why == "max_output_tokens" else why or "stop"
+
+
+def _take_event(reply: ServerReply, event: Any) -> str:
+    """Take an event of a stream; return its text."""
+    try:
+        kind = event["type"]
+        if kind in _ENDS:
+            _take_response(reply, event["response"])
+        elif kind == "error":
+            raise _failed(event)
+        elif kind in ("response.output_text.delta", "response.refusal.delta"):
+            return str(event["delta"])
+    except (LookupError, TypeError):
+        raise Garbled("its event has no type") from None
+    return ""
+
+
+def _failed(error: Mapping[str, Any]) -> APIError:
+    """Return the error that the client raises for one in a stream of /chat/completions."""
+    return APIError(str(error.get("message")), cast("Any", None), body=error)

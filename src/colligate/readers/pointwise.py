@@ -29,12 +29,7 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.bm25 import split_words
 from colligate.library.ranking import standardise
 from colligate.models import Capability, LabelOdds, Role
-from colligate.readers.citing import (
-    LONGEST_QUOTE,
-    Statement,
-    finish,
-    write_answer,
-)
+from colligate.readers.citing import LONGEST_QUOTE, Statement, finish, write_answer
 from colligate.readers.finding import Finding, find, show_likely, state_found
 from colligate.readers.promise import is_likely, load_promise, logit
 from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_table_heads
@@ -169,7 +164,9 @@ class PointwiseReader:
         """
         ordered, sure, likely = await order(question, shown, run)
         evidence = tuple(
-            replace(each.shown.evidence, score=each.share, reason=_say_odds(each))
+            replace(
+                each.shown.evidence, score=each.share, reason=f"odds of an answer {each.share:.2f}"
+            )
             for each in ordered
         )
         for each in ordered[:MOST_READ]:
@@ -250,10 +247,6 @@ async def ask_whether_said(
     except (BudgetExceeded, ModelError) as error:
         run.warn(f"whether the answer is said is not checked: {error}")
         return None
-
-
-def _say_odds(found: Finding) -> str:
-    return f"odds of an answer {found.share:.2f}"
 
 
 def rate(sure: float, says: float | None) -> float | None:

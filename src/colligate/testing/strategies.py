@@ -318,12 +318,14 @@ def _spoil(text: str, how: str, dice: random.Random) -> Reply:
             container[key] = item * 20
         if how == "long" and isinstance(item, str):
             container[key] = f"{item} " * 100
-    if how in ("missing", "type") and (spots := list(_list_places(value))):
+    # Not the only item of a list: without it the reply would be valid, and name nothing.
+    spots = [(c, k) for c, k in _list_places(value) if isinstance(c, dict) or len(c) > 1]
+    if how in ("missing", "type") and spots:
         container, key = dice.choice(spots)
         if how == "missing":
             del container[key]
         else:
-            container[key] = dice.choice([None, [], {}, "seven", -3, 2.5, True, [[]], {"x": [1]}])
+            container[key] = dice.choice([None, {}, "seven", -3, 2.5, True, [[]], {"x": [1]}])
     return json.dumps(value)
 
 

@@ -469,14 +469,12 @@ def draw_lines(
 def _keep_finite(series: Sequence[Series]) -> list[Series]:
     """Return the series with the points that an axis can have, in order; none without any."""
     kept = [
-        replace(each, points=sorted((p for p in each.points if math.isfinite(p.y)), key=_place))
+        replace(
+            each, points=sorted((p for p in each.points if math.isfinite(p.y)), key=lambda p: p.x)
+        )
         for each in series
     ]
     return [each for each in kept if each.points]
-
-
-def _place(point: Point) -> float:
-    return point.x
 
 
 def _measure_whiskers(points: Sequence[Point]) -> list[list[float]]:

@@ -24,7 +24,7 @@ from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
-from colligate.lab.jobs.spending import PaidJudge, Spending
+from colligate.lab.jobs.spending import PaidJudge
 from colligate.library.sources import SearchMode
 from colligate.models import ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
@@ -105,7 +105,12 @@ async def open_participants(
     embedder = await session.open_embedder(trace) if plan.searches else None
     entries = await _choose_runnable(plan, models, session, trace)
     reranker = await session.open_reranker(trace) if plan.searches else None
-    backends = await _open_backends(names, every.get(Role.JUDGE), answerer.spending)
+    judge = every.get(Role.JUDGE)
+    backends = Backends(
+        judge=PaidJudge(judge, answerer.spending) if judge is not None else None,
+        nli=await asyncio.to_thread(entail_by_trained, names.nli) if names.nli else None,
+        qa=await asyncio.to_thread(read_by_trained, names.qa) if names.qa else None,
+    )
     records = await model_records(every, embedder, reranker)
     readers = await _open_readers({each.reader for each in entries}, models, session, trace)
     for reader, check in readers.values():
@@ -195,13 +200,3 @@ def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
     for group, why in left_out.items():
         trace.emit(Noted(f"without {group}: {why}", warning=True))
     return replace(plan, datasets=tuple(datasets))
-
-
-async def _open_backends(
-    names: ModelNames, judge: ChatModel | None, spending: Spending
-) -> Backends:
-    return Backends(
-        judge=PaidJudge(judge, spending) if judge is not None else None,
-        nli=await asyncio.to_thread(entail_by_trained, names.nli) if names.nli else None,
-        qa=await asyncio.to_thread(read_by_trained, names.qa) if names.qa else None,
-    )

@@ -132,10 +132,6 @@ class RunResults:
         means = {name: fmean(found) if found else None for name, found in values.items()}
         return {**means, **self._totals.get((dataset, method), {})}
 
-    def count_failed(self, dataset: str, method: str) -> int:
-        """Return how many answers of a strategy failed."""
-        return sum(bool(row.error) for row in self.rows_of(dataset, method))
-
     def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
         """Return how values of these questions are drawn: one that is there twice, together.
 
@@ -162,7 +158,8 @@ class RunResults:
         If no row has their metrics, they are the main metrics that were measured.
         """
         found = tuple(each for each in self.suite.columns if self.members(each.dataset))
-        if any(self._is_measured(column, each.name) for column in found for each in self.methods):
+        cells = ((c.dataset, each.name, c.metric) for c in found for each in self.methods)
+        if any(self.total(*cell) is not None or self.values(*cell) for cell in cells):
             return found
         return tuple(each for name in self.datasets for each in self.main_columns(name)) or found
 
@@ -172,10 +169,6 @@ class RunResults:
         first = [name for name in MAIN if name in measured][:3]
         names = first or [name for name in _COST if name in measured]
         return [Column(dataset, name, name, _default_scale(name)) for name in names]
-
-    def _is_measured(self, column: Column, method: str) -> bool:
-        cell = column.dataset, method, column.metric
-        return self.total(*cell) is not None or bool(self.values(*cell))
 
     def scale(self, metric: str) -> float:
         """Return what a metric is multiplied by in a figure: as in the table, or shares by 100."""

@@ -353,9 +353,9 @@ def show_results(done: SuiteRun, results: RunResults) -> None:
         columns = columns or results.main_columns(name)  # many suites have those of groups alone
         for method, means in zip(methods, found, strict=True):
             values = [_format_scaled(means.get(each.metric), each.scale) for each in columns]
-            failed = results.count_failed(name, method.name)
-            questions = len(results.rows_of(name, method.name))
-            cells.append((method.label, *values, str(questions), str(failed or "")))
+            rows = results.rows_of(name, method.name)
+            failed = sum(bool(row.error) for row in rows)
+            cells.append((method.label, *values, str(len(rows)), str(failed or "")))
         labels = [each.label for each in columns]
         print_result(make_table([name, *labels, "questions", "failed"], cells))
 

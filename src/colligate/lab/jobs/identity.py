@@ -131,12 +131,12 @@ async def model_records(
     """Return the record of each model by role, and of embedder and reranker."""
     named: dict[str, Any] = {role.value: model for role, model in models.items()}
     named |= {"embedder": embedder, "reranker": reranker}
-    return {what: await _model_record(each) for what, each in named.items() if each is not None}
-
-
-async def _model_record(model: Any) -> ModelRecord:
-    digest = await asyncio.to_thread(weights_digest, model.name)
-    return ModelRecord(redact_name(model.name), digest)
+    records = {}
+    for what, model in named.items():
+        if model is not None:
+            digest = await asyncio.to_thread(weights_digest, model.name)
+            records[what] = ModelRecord(redact_name(model.name), digest)
+    return records
 
 
 def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
@@ -284,12 +284,13 @@ _SECONDS = 10  # for a program that describes the machine
 def hardware() -> dict[str, Any]:
     """Return processor, cores, memory and graphics cards, as far as they are known. Blocks."""
     memory = memory_bytes()
+    gpus = _output_of("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     return {
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gb": None if memory is None else round(memory / 1e9, 1),
-        "gpus": _gpus(),
+        "gpus": [line.strip() for line in gpus.splitlines() if line.strip()],
     }
 
 
@@ -325,11 +326,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _gpus() -> list[str]:
-    listed = _output_of("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
-    return [line.strip() for line in listed.splitlines() if line.strip()]
 
 
 def _output_of(*command: str) -> str:

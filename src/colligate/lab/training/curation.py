@@ -92,6 +92,12 @@ class Curation:
             raise UsageError(f"cannot hold out {self.held_out}", why, "name one such as 0.1")
         require_min(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
 
+    @property
+    def sources(self) -> dict[str, Path]:
+        """The paths of what is named, questions and corpus."""
+        named = {"questions": self.questions, "corpus": self.corpus}
+        return {what: path for what, path in named.items() if path is not None}
+
     def choose_tasks(self, system: str, known: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tasks that are asked for, or all of the system's; UsageError for others."""
         if unknown := [task for task in self.tasks if task not in known]:
@@ -160,7 +166,9 @@ async def open_curation(
                 _TEACHER if role == Role.READER else role: asdict(each)
                 for role, each in records.items()
             },
-            "data": await _digest_sources(request),
+            "data": {
+                what: await in_thread(path_digest, path) for what, path in request.sources.items()
+            },
             PROMPTS: await in_thread(prompt_digests, method.prompts_of),
         }
         yield CurationContext(
@@ -348,12 +356,6 @@ def _make_dataset(request: Curation) -> Dataset:
     return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
 
 
-async def _digest_sources(request: Curation) -> dict[str, str]:
-    """Return a digest of each source."""
-    sources = {"questions": request.questions, "corpus": request.corpus}
-    return {name: await in_thread(path_digest, path) for name, path in sources.items() if path}
-
-
 # From the finished items to files of samples, split by question, and their data card.
 
 
@@ -381,11 +383,7 @@ def _write_samples(
             "done": len(done),
             "failed": sum(bool(each.error) for each in done.values()),
         },
-        sources={
-            name: str(path)
-            for name in ("questions", "corpus")
-            if (path := getattr(request, name)) is not None
-        },
+        sources={what: str(path) for what, path in request.sources.items()},
         made_with=record.identity,
         split={
             "held out": request.held_out,

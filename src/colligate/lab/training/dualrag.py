@@ -1,27 +1,22 @@
 """Curate samples for DualRAG's three roles from a teacher's runs (Cheng et al. 2025, fine-tuning).
 
-The teacher runs the strategy itself. The events of each run are stored, right or wrong; samples are
-drawn from those with a right answer. Their prompts are rendered by the functions that inference
-calls, in a state that the run was in or, if entities are linked anew, would have been in. Their
-replies have the form of the schema that inference reads. What the paper's rules, and ours, leave
-out is counted by reason.
+The teacher runs the strategy itself; samples are drawn from the runs with a right answer. Their
+prompts are rendered by the functions that inference calls, in a state that the run was in or, if
+entities are linked anew, would have been in. Their replies have the form of the schema that
+inference reads. What the paper's rules, and ours, leave out is counted by reason.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from pydantic import BaseModel
 
-from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
-from colligate.core.events import Listener, Trace
+from colligate.core.events import Listener
 from colligate.core.parameters import set_parameters
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
@@ -92,7 +87,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
                 golds = await _load_golds(question, run)
             right = answer.found and await _is_right(question, answer, context, run)
             usage = context.usage_of(run)
-            await in_thread(_write_run, request.out, run.trace, question, right)
             if not right:
                 made = CuratedItem.without("a run whose answer was not right")
             elif found.warnings:  # then prompts were cut, or replies could not be read
@@ -129,7 +123,7 @@ def _configure(settings: Sequence[str]) -> DualRAG:
     return strategy
 
 
-# One question: its gold documents, whether the answer is right, and the stored run.
+# One question: its gold documents, and whether the answer is right.
 
 
 async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
@@ -153,27 +147,6 @@ async def _is_right(question: Question, answer: Answer, context: CurationContext
     if context.judge is None:
         return is_right(short or said, question.answers)
     return bool(await implies(context.judge_of(run), question.text, said, question.answers))
-
-
-_COMPRESSION = 3
-
-
-def _write_run(out: Path, trace: Trace, question: Question, right: bool) -> None:
-    """Write the events of a run, whole or not at all. Blocks."""
-    record = {
-        "id": question.id,
-        "question": question.text,
-        "answers": list(question.answers),
-        "gold": list(question.gold),
-        "right": right,
-        "events": trace.to_json(),
-    }
-    name = hashlib.sha256(question.id.encode("utf-8", "replace")).hexdigest()[:16]
-    file = out / "trajectories" / f"{name}.json.gz"
-    file.parent.mkdir(exist_ok=True)
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.write_bytes(gzip.compress(json.dumps(record).encode(), _COMPRESSION, mtime=0))
-    fresh.replace(file)
 
 
 # The samples of a run.

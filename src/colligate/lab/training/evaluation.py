@@ -70,14 +70,6 @@ class Evaluation:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The base, or an adapter on it."""
-
-    name: str
-    run: Run
-
-
 async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     """Ask base and adapters for the missing replies, measure all, and write the report.
 
@@ -108,12 +100,16 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         cache = ResponseCache(request.out / _CACHE)
         stack.callback(cache.close)
         run = _start_run(CachedChat(base, cache), spending, trace)
-        sides = [_Side(BASE, run)]
+        sides = {BASE: run}
         for given in dict.fromkeys(request.adapters):
-            sides.append(await _open_side(given, run))
+            if given == BASE:
+                why = f"the report calls the model without an adapter {BASE}"
+                hint = f"give a folder of that name as ./{given}"
+                raise UsageError(f"--adapter {given}", why, hint)
+            sides[given] = await run.with_adapter(Role.READER, given)
         replies = await _ask_all(samples, sides, request.concurrency, trace)
         usage = run.meter.report().to_json()
-        models = {side.name: side.run.model(Role.READER) for side in sides}
+        models = {side: its.model(Role.READER) for side, its in sides.items()}
         made_with["weights"] = {
             side: getattr(model, "version", "") for side, model in models.items()
         }
@@ -171,34 +167,29 @@ def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
     return run
 
 
-async def _open_side(adapter: str, run: Run) -> _Side:
-    """Return the side of an adapter, named as the user did."""
-    if adapter == BASE:
-        why = f"the report calls the model without an adapter {BASE}"
-        raise UsageError(f"--adapter {adapter}", why, f"give a folder of that name as ./{adapter}")
-    return _Side(adapter, await run.with_adapter(Role.READER, adapter))
-
-
 async def _ask_all(
-    samples: Sequence[Sample], sides: Sequence[_Side], concurrency: int, trace: Trace
+    samples: Sequence[Sample], sides: Mapping[str, Run], concurrency: int, trace: Trace
 ) -> list[ScoredReply]:
-    """Return the reply of each side to each sample, with its values."""
+    """Return the reply of each side to each sample, with its values.
+
+    A side is the base, or an adapter on it, named as the user did.
+    """
     wanted = [(sample, side) for sample in samples for side in sides]
     done = 0
 
-    async def ask(asked: tuple[Sample, _Side]) -> ScoredReply:
+    async def ask(asked: tuple[Sample, str]) -> ScoredReply:
         nonlocal done
         sample, side = asked
         completion, error = Completion(""), ""
         try:
-            completion = await ask_sample(sample, side.run)
+            completion = await ask_sample(sample, sides[side])
         except _SAMPLE_ERRORS as trouble:
             error = f"{type(trouble).__name__}: {trouble}"
         values = await in_thread(score_reply, sample, completion.text)
         done += 1
-        what = f"{sample.task} {sample.id}: {side.name}"
+        what = f"{sample.task} {sample.id}: {side}"
         trace.emit(Progressed("evaluating", done, len(wanted), what))
-        return ScoredReply(sample, side.name, completion, values, error)
+        return ScoredReply(sample, side, completion, values, error)
 
     return await map_concurrent(wanted, ask, concurrency)
 

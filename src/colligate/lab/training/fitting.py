@@ -347,7 +347,6 @@ def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
         # Weights that have a digest may move to another place.
         "base": weights_digest(inputs.base) or inputs.base,
         "data": dict(inputs.digests),
-        "processes": 1,  # earlier versions trained in several
         **asdict(inputs.computation),
     }
     record = FitRecord(made_with, inputs.base, inputs.recipe.text)

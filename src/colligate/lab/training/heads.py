@@ -472,6 +472,9 @@ class VerifierFit(HeadFit):
 # empty, so that the same file is exported.
 
 
+_KINDS = list(QuestionKind)
+
+
 class KindHead(PairHead):
     """Tells what the answer to a question takes: the logits of `QuestionKind`, [questions, 6]."""
 
@@ -479,7 +482,7 @@ class KindHead(PairHead):
         super().__init__(bert)
         self.high = self.high[:1]
         self.hidden = nn.Linear(3 * self.width, HIDDEN)
-        self.out = nn.Linear(HIDDEN, len(QuestionKind))
+        self.out = nn.Linear(HIDDEN, len(_KINDS))
 
     def compare(self, a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor) -> Tensor:
         largest = a.masked_fill(~a_real[..., None], NEVER).max(1).values
@@ -517,23 +520,20 @@ class KindFit(HeadFit):
         self, store: StateStore, records: Sequence[SortedQuestion], drawn: random.Random
     ) -> Tensor:
         """Return the cross-entropy over the kinds."""
-        bare = [drawn.random() < self.bare for _ in records]
         asked = [
-            each.question.lower().rstrip("?. ") if is_bare else each.question
-            for each, is_bare in zip(records, bare, strict=True)
+            each.question.lower().rstrip("?. ") if drawn.random() < self.bare else each.question
+            for each in records
         ]
-        kinds = list(QuestionKind)
-        labels = torch.tensor([kinds.index(each.kind) for each in records])
+        labels = torch.tensor([_KINDS.index(each.kind) for each in records])
         logits = store.score([(question, "") for question in asked])
         return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
 
     def judge(self, store: StateStore, records: Sequence[SortedQuestion]) -> str:
         """Say how many questions of each kind are told."""
-        kinds = list(QuestionKind)
         told = store.score([(each.question, "") for each in records]).argmax(-1).tolist()
         of = Counter(each.kind for each in records)
-        right = Counter(r.kind for i, r in zip(told, records, strict=True) if kinds[i] == r.kind)
-        shares = ", ".join(f"{kind} {right[kind] / of[kind]:.2f}" for kind in kinds if of[kind])
+        right = Counter(r.kind for i, r in zip(told, records, strict=True) if _KINDS[i] == r.kind)
+        shares = ", ".join(f"{kind} {right[kind] / of[kind]:.2f}" for kind in _KINDS if of[kind])
         return f"of {len(records)} held-out questions are told rightly: {shares}"
 
 

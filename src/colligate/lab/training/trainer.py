@@ -100,7 +100,12 @@ def explain_failures() -> Iterator[None]:
     except ColligateError:
         raise
     except Exception as error:  # torch, TRL, peft and accelerate raise errors of any kind
-        raise _training_error(error) from error
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        why = lines[0][:300].rstrip(".") if lines else type(error).__name__
+        if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+            hint = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
+            raise ColligateError("training ran out of memory", why, hint) from error
+        raise ColligateError("training failed", f"{type(error).__name__}: {why}") from error
 
 
 def open_trainer(inputs: TrainingInputs, folder: Path) -> ReplyTrainer:
@@ -185,15 +190,6 @@ def _lora(recipe: Recipe) -> Any:
         lora_dropout=recipe.dropout,
         target_modules=recipe.targets if isinstance(recipe.targets, str) else list(recipe.targets),
     )
-
-
-def _training_error(error: Exception) -> ColligateError:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    why = lines[0][:300].rstrip(".") if lines else type(error).__name__
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        hint = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
-        return ColligateError("training ran out of memory", why, hint)
-    return ColligateError("training failed", f"{type(error).__name__}: {why}")
 
 
 # How a recipe is computed on this machine.

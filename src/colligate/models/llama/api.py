@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes as c
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,11 @@ _logger = logging.getLogger(__name__)
 _FLASH_ON = 1  # `llama_flash_attn_type`
 _F32, _F16 = 0, 1  # `ggml_type`
 _READ = 0  # `llama_load_mode`
+# Computed together: more are hardly faster, and a cancelled call waits longer.
+BATCH_TOKENS = 256
+_BUSY = 0.85  # of the processor time that the threads could have had
+_LEAST_SECONDS = 0.01  # a shorter time tells nothing
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds until all threads are tried again
 
 EvalCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_bool, c.c_void_p)
 AbortCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p)
@@ -377,6 +384,11 @@ class Context:
 
     `on_tensor` is called with each tensor before it is computed; it returns whether it wants to
     see it, and is then called again with its values.
+
+    A batch is computed by `threads` threads, or by one while other processes want the processor:
+    llama.cpp's threads wait for each other after each of a thousand operations, and a thread that
+    lost its core to another process keeps all waiting. Two threads on a busy machine can be twenty
+    times slower than one.
     """
 
     def __init__(
@@ -385,8 +397,8 @@ class Context:
         *,
         cells: int,
         sequences: int,
-        batch: int,
         outputs: int,
+        threads: int,
         on_tensor: Callable[[int, bool], bool] | None = None,
     ) -> None:
         self.model = model
@@ -394,7 +406,7 @@ class Context:
         _forget_error()
         params = library.llama_context_default_params()
         params.n_ctx = cells
-        params.n_batch = params.n_ubatch = batch
+        params.n_batch = params.n_ubatch = BATCH_TOKENS
         params.n_seq_max = sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = outputs
         params.flash_attn_type = _FLASH_ON
@@ -412,6 +424,10 @@ class Context:
         self._memory = library.llama_get_memory(self._handle)
         # Each token of a batch points at the number of its sequence.
         self._numbers = np.arange(sequences, dtype=np.int32)
+        self._threads = threads
+        # By time.perf_counter: time.monotonic stands still for 16 ms on Windows before Python 3.13.
+        self._alone_until = -math.inf
+        self._pause = _FIRST_PAUSE
 
     def decode(
         self,
@@ -434,16 +450,23 @@ class Context:
         arrays = (token, position, count, number, wanted)
         pointers = [array.ctypes.data for array in arrays]
         batch = Batch(len(token), pointers[0], None, *pointers[1:])
+        start, used = time.perf_counter(), time.process_time()
+        threads = self._threads if start >= self._alone_until else 1
+        self._library.llama_set_n_threads(self._handle, threads, threads)
         code: int = self._library.llama_decode(self._handle, batch)
         if code not in (0, _NO_ROOM):
             raise ServerFailed(
                 f"{self.model.path.name} could not compute a batch", f"llama.cpp's result {code}"
             )
+        end = time.perf_counter()
+        share = (time.process_time() - used) / (end - start) / threads
+        if threads > 1:
+            if share < _BUSY and end - start > _LEAST_SECONDS:
+                self._alone_until = end + self._pause
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            else:
+                self._pause = _FIRST_PAUSE
         return code == 0
-
-    def use_threads(self, count: int) -> None:
-        """Compute the next batches with so many threads."""
-        self._library.llama_set_n_threads(self._handle, count, count)
 
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits after a token of the last batch, [vocabulary]; valid until the next."""

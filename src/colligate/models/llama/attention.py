@@ -8,7 +8,7 @@ come from the cache, so a row costs little more than one token.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models.decoding import Request
-from colligate.models.llama.api import Context, LlamaLibrary, Model, Tensor, read_tensor
+from colligate.models.llama.api import (
+    BATCH_TOKENS,
+    Context,
+    LlamaLibrary,
+    Model,
+    Tensor,
+    read_tensor,
+)
 from colligate.models.local import count_shared
-
-Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequence[bool]], bool]
-"""As `Context.decode`, of the context that it is given."""
 
 
 @dataclass(eq=False)
@@ -40,13 +44,11 @@ class AttentionContext:
     and, beside other threads of Python, much of it.
     """
 
-    def __init__(self, model: Model, cells: int, batch: int, decode: Decode) -> None:
+    def __init__(self, model: Model, cells: int, threads: int) -> None:
         self.context = Context(
-            model, cells=cells, sequences=1, batch=batch, outputs=1, on_tensor=self._on_tensor
+            model, cells=cells, sequences=1, outputs=1, threads=threads, on_tensor=self._on_tensor
         )
         self._model = model
-        self._batch = batch
-        self._decode = decode
         self._ids: list[int] = []  # what is in the cells, in this order
         self._adapter = ""
         self._rows: dict[int, NDArray[np.float32]] = {}
@@ -54,20 +56,15 @@ class AttentionContext:
 
     def attend(self, request: AttentionRequest, adapter: int | None) -> Iterator[None]:
         """Compute a request batch by batch; its outcome is set at the end."""
-        self._use_adapter(request.adapter, adapter)
+        if request.adapter != self._adapter:  # keys and values of another one do not fit
+            self._ids, self._adapter = [], request.adapter
+        self.context.use_adapter(adapter)
         last = len(request.ids) - 1
         computed = self._keep(request.ids)
         while computed < last:
-            computed = self._read(request.ids, computed, min(computed + self._batch, last))
+            computed = self._read(request.ids, computed, min(computed + BATCH_TOKENS, last))
             yield
         request.outcome = self._read_row(request.ids).tolist()
-
-    def _use_adapter(self, name: str, handle: int | None) -> None:
-        """Apply an adapter; keys and values of another one are forgotten."""
-        if name != self._adapter:
-            self._ids = []
-            self._adapter = name
-        self.context.use_adapter(handle)
 
     def _keep(self, ids: Sequence[int]) -> int:
         """Keep what the last text and this one share before its last token; return how many."""
@@ -82,7 +79,7 @@ class AttentionContext:
         """Compute some tokens; return the end."""
         count = end - start
         slots, outputs = [0] * count, [False] * count
-        if not self._decode(self.context, ids[start:end], range(start, end), slots, outputs):
+        if not self.context.decode(ids[start:end], range(start, end), slots, outputs):
             raise ServerFailed("llama.cpp has no room for the prompt", f"{end} tokens")
         self._ids += ids[start:end]
         return end

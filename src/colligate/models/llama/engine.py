@@ -22,16 +22,13 @@ from numpy.typing import NDArray
 from colligate.errors import ServerFailed
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped, Request
 from colligate.models.download import hash_file
-from colligate.models.llama.api import Context, LlamaLibrary, Model, load_adapter
+from colligate.models.llama.api import BATCH_TOKENS, Context, LlamaLibrary, Model, load_adapter
 from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
-from colligate.models.llama.threads import ThreadCount
 from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
 
-# Tokens computed together: more are hardly faster, and a cancelled call waits longer.
-_BATCH_TOKENS = 256
-_MOST_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
+_MOST_OUTPUTS = 128  # of a batch's tokens: logits of a vocabulary of 150,000 take 600 KB each
 _MOST_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
 _KEPT_STATES = 8  # of a recurrent model: each may take tens of megabytes
 _STATES_APART = 32  # tokens from one that is kept to the next
@@ -78,19 +75,18 @@ class LlamaEngine:
         self.model = Model(library, path)
         self.name = name
         self._beginnings = beginnings
-        self._limit, slots = limits.parallel, _MOST_SEQUENCES
+        self._parallel, slots = limits.parallel, _MOST_SEQUENCES
         if self.model.recurrent:
-            self._limit = min(self._limit, slots - _KEPT_STATES)
-            slots = self._limit + _KEPT_STATES
+            self._parallel = min(self._parallel, slots - _KEPT_STATES)
+            slots = self._parallel + _KEPT_STATES
         self._draft = 0 if self.model.recurrent else limits.draft
-        self._threads = ThreadCount(limits.threads)
-        self._window = limits.context
+        self._limits = limits
         self._context = Context(
             self.model,
             cells=limits.context,
             sequences=slots,
-            batch=_BATCH_TOKENS,
             outputs=_MOST_OUTPUTS,
+            threads=limits.threads,
         )
         self._ends = self.model.ends()
         self._controls = self.model.controls()
@@ -152,7 +148,7 @@ class LlamaEngine:
     def _receive(self, request: GenerationRequest | ScoreRequest | AttentionRequest) -> None:
         try:
             if isinstance(request, AttentionRequest):
-                check_fits(len(request.ids), self._window, self.name)
+                check_fits(len(request.ids), self._limits.context, self.name)
                 self._attention_requests.append((request, self._attend(request)))
                 return
             answer = None
@@ -162,10 +158,10 @@ class LlamaEngine:
                     decode=self.decode,
                     ends=self._ends,
                     name=self.name,
-                    context=self._window,
+                    context=self._limits.context,
                 )
             else:
-                check_fits(len(request.ids), self._window, self.name)
+                check_fits(len(request.ids), self._limits.context, self.name)
             if request.outcome is None:
                 sequence = _Sequence(request, answer)
                 if self.model.recurrent:
@@ -179,9 +175,9 @@ class LlamaEngine:
     def _begin(self, sequence: _Sequence) -> bool:
         """Give a sequence a slot, with what it shares with another; False if it must wait."""
         alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
-        if alike >= (_MOST_SCORED if sequence.answer is None else self._limit):
+        if alike >= (_MOST_SCORED if sequence.answer is None else self._parallel):
             return False
-        if self.model.recurrent and len(self._active) >= self._limit:
+        if self.model.recurrent and len(self._active) >= self._parallel:
             return False
         best, computed = self._find_longest_shared(sequence)
         reading = (s for s in self._active if s.request.adapter == sequence.request.adapter)
@@ -313,7 +309,7 @@ class LlamaEngine:
             positions = [p for part in parts for p in range(part.start, part.end)]
             slots = [part.sequence.slot for part in parts for _ in part.tokens]
             outputs = [p >= part.logits_from for part in parts for p in range(part.start, part.end)]
-            while not self._threads.decode(self._context, tokens, positions, slots, outputs):
+            while not self._context.decode(tokens, positions, slots, outputs):
                 if self._kept:
                     self._drop(self._kept[0])
                     continue
@@ -346,7 +342,7 @@ class LlamaEngine:
 
     def _plan(self, sequences: Sequence[_Sequence]) -> list[_Part]:
         """Choose the tokens of the next batch: first of answers, then of prompts in their order."""
-        parts, room, outputs = [], _BATCH_TOKENS, _MOST_OUTPUTS
+        parts, room, outputs = [], BATCH_TOKENS, _MOST_OUTPUTS
         writing = max(1, sum(s.is_writing for s in sequences))
         guesses = max(0, self._draft + 1 - writing) // writing
         for sequence in sorted(sequences, key=lambda each: not each.is_writing):
@@ -424,9 +420,8 @@ class LlamaEngine:
 
     def _attend(self, request: AttentionRequest) -> Iterator[None]:
         if self._attention is None:
-            self._attention = AttentionContext(
-                self.model, self._window, _BATCH_TOKENS, self._threads.decode
-            )
+            limits = self._limits
+            self._attention = AttentionContext(self.model, limits.context, limits.threads)
         yield from self._attention.attend(request, self._adapters.get(request.adapter))
 
 

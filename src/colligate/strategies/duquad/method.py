@@ -159,11 +159,7 @@ class DuQUAD:
         if self.rank_by != "fused":
             phi: Sequence[float] = await score_relevance(question, passages, run, self.rank_by)
         else:
-            weights = {
-                Signal.SIMILARITY: self.alpha,
-                Signal.LIKELIHOOD: self.beta,
-                Signal.ATTENTION: self.gamma,
-            }
+            weights = dict(zip(Signal, (self.alpha, self.beta, self.gamma), strict=True))
             fused = await fuse_signals(question, passages, run, weights)
             phi = fused.scores
             if fused.missing and not fused.weights:

@@ -51,11 +51,7 @@ class SFS:
         hits = await run.search(
             query, k=self.documents, pool=self.pool, mode=self.mode, documents=documents
         )
-        weights = {
-            Signal.SIMILARITY: self.alpha,
-            Signal.LIKELIHOOD: self.beta,
-            Signal.ATTENTION: self.gamma,
-        }
+        weights = dict(zip(Signal, (self.alpha, self.beta, self.gamma), strict=True))
         fused = await fuse_signals(query, [hit.passage for hit in hits], run, weights)
         scored = [replace(hit, score=phi) for hit, phi in zip(hits, fused.scores, strict=True)]
         return sorted(scored, key=lambda hit: -hit.score)[:k]

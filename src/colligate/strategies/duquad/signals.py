@@ -132,9 +132,10 @@ async def score_likelihood(question: str, passages: Sequence[Passage], run: Run)
     try:
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in passages])
     except ContextTooSmall:
-        if run.model(Role.SCORER).context_tokens is None:  # nothing tells how much to cut
+        model = run.model(Role.SCORER)
+        if model.context_tokens is None:  # nothing tells how much to cut
             raise
-        most = await _count_room(question, run) - _SPARE
+        most = model.context_tokens - await model.count_tokens(question) - _SPARE
         cut = [await _cut(each, most, run) for each in passages]
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in cut])
     return [sum(each) / max(1, len(each)) for each in tokens]
@@ -143,12 +144,6 @@ async def score_likelihood(question: str, passages: Sequence[Passage], run: Run)
 def likelihood_pair(question: str, passage: Passage) -> tuple[str, str]:
     """Return prefix and continuation of equation 2: the document D_i, then the question."""
     return f"{render_body(passage)}\n\nQuestion: ", escape(question.strip())
-
-
-async def _count_room(question: str, run: Run) -> int:
-    """Return the tokens of the scorer's window that the question leaves."""
-    model = run.model(Role.SCORER)
-    return (model.context_tokens or 0) - await model.count_tokens(question)
 
 
 async def _cut(passage: Passage, most: int, run: Run) -> Passage:

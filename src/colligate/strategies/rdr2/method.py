@@ -344,16 +344,11 @@ class Routing:
         nodes = (node for chunk in self.chunks for node in self.tree.map_span(chunk))
         return self.tree.content_of(dict.fromkeys(nodes))
 
-    def rounds_of(self, span: Span) -> tuple[int, ...]:
-        """Return the rounds in which the blocks inside a span were accepted, in order."""
-        nodes = self.tree.nodes
-        within = (n for n in self.answers if span.contains(nodes[n].span))
-        return tuple(sorted({self.answers[n] for n in within}))
-
     def explain(self, span: Span, rank: int) -> str:
         """Return why a span is read; `rank` is that of its document in the search."""
-        rounds = self.rounds_of(span)
-        accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
+        nodes = self.tree.nodes
+        rounds = {at for node, at in self.answers.items() if span.contains(nodes[node].span)}
+        accepted = [f"expansion {at}" if at else "as found" for at in sorted(rounds)]
         return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
 
 

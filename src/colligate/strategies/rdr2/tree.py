@@ -95,11 +95,11 @@ class StructureTree:
     def extract_passages(self, answers: Collection[int]) -> tuple[Passage, ...]:
         """Return the content among these nodes, neighbours in one section as one passage."""
         content = (node for node in self._with_ancestors(answers) if not node.structure)
-        parts = ((self._section_of(node.id), node.span) for node in content)
+        parts = (
+            (next(i for i in self.ancestors(node.id) if self.nodes[i].structure), node.span)
+            for node in content
+        )
         return tuple(join_neighbours(self.document, parts))
-
-    def _section_of(self, node: int) -> int:
-        return next(i for i in self.ancestors(node) if self.nodes[i].structure)
 
     def render_routed(self, answers: Collection[int]) -> str:
         """Return the routed passage p_d (equation 6): title, headings and content, as lines."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pytest
@@ -63,7 +62,7 @@ def curate(tmp_path):
     return done
 
 
-async def test_right_runs_are_taught_and_every_run_is_kept(curate, world, tmp_path):
+async def test_right_runs_are_taught(curate, world, tmp_path):
     asked = [record("a", "Sweden"), record("b", "Norway"), record("c", answerable=False)]
     card, teacher = await curate(asked, world())
     made = every_sample(tmp_path / "out")
@@ -80,12 +79,6 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, world, tmp_pa
     assert card.usage["calls"] == len(teacher.calls) == 2 * 11
     sent = {call.messages for call in teacher.calls}
     assert all(sample.prompt in sent for sample in made)
-    kept = [
-        json.loads(gzip.decompress(file.read_bytes()))
-        for file in (tmp_path / "out" / "trajectories").iterdir()
-    ]
-    assert {each["id"]: each["right"] for each in kept} == {"a": True, "b": False}
-    assert all(sum(event["event"] == "reasoned" for event in each["events"]) == 4 for each in kept)
 
 
 async def test_a_run_that_warned_is_not_taught(curate, world, tmp_path):

@@ -9,7 +9,7 @@ import csv
 import glob
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +20,9 @@ from colligate.lab.bench.datasets.passages import strip_page
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
     JsonObject,
-    M,
     NullableText,
     RecordModel,
+    format_of,
     has_fields,
     make_candidates,
     make_format,
@@ -501,29 +501,25 @@ def _read_judgements(folder: Path) -> dict[str, dict[str, int]]:
 BEIR = DatasetFormat("beir", _read_beir)
 
 
-def _form(name: str, model: type[M], make: Callable[[M], Question], fields: str) -> DatasetFormat:
-    return make_format(name, model, make, has_fields(*fields.split()))
-
-
 def _read_loong(path: Path) -> Iterator[Question]:
     folder = path.parent / "doc"
     return parse_questions(path, _Loong, lambda record: _loong_question(record, folder))
 
 
 PUBLISHED = (
-    _form("plain", _Plain, _plain_question, "question answers documents gold_document_ids"),
-    _form("lost-in-the-middle", _Lost, _lost_question, "question answers ctxs"),
-    _form("musique", _Musique, _musique_question, "question paragraphs"),
+    format_of("plain", _Plain, _plain_question, "question answers documents gold_document_ids"),
+    format_of("lost-in-the-middle", _Lost, _lost_question, "question answers ctxs"),
+    format_of("musique", _Musique, _musique_question, "question paragraphs"),
     DatasetFormat(
         "2wikimultihopqa", _read_two_wiki, has_fields("context", "supporting_facts", "evidences")
     ),
-    _form("hotpotqa", _Facts, _fact_question, "context supporting_facts"),
-    _form("asqa", _Asqa, _asqa_question, "question qa_pairs"),
-    _form("eli5", _Eli5, _eli5_question, "question claims"),
+    format_of("hotpotqa", _Facts, _fact_question, "context supporting_facts"),
+    format_of("asqa", _Asqa, _asqa_question, "question qa_pairs"),
+    format_of("eli5", _Eli5, _eli5_question, "question claims"),
     make_format("qampari", _Qampari, _qampari_question, _is_qampari),
     DatasetFormat("loong", _read_loong, has_fields("prompt_template", "doc")),
-    _form("financebench", _Finance, _finance_question, "financebench_id"),
-    _form("flashrag", _Flashrag, _flashrag_question, "question golden_answers"),
+    format_of("financebench", _Finance, _finance_question, "financebench_id"),
+    format_of("flashrag", _Flashrag, _flashrag_question, "question golden_answers"),
     BEIR,
 )
 """In the order in which a file's first record is tried on them."""

@@ -20,9 +20,9 @@ from colligate.lab.bench.datasets.records import (
     NullableText,
     QuestionIds,
     RecordModel,
+    format_of,
     has_fields,
     make_candidates,
-    make_format,
     make_id,
     parse_questions,
     parse_records,
@@ -323,20 +323,13 @@ def _graphrag_question(record: _GraphRag) -> Question:
 FRAMES = DatasetFormat("frames", _read_frames, has_fields("Prompt", "Answer", "wiki_links"))
 
 RECENT = (
-    make_format(
-        "multihop-rag", _MultiHop, _multihop_question, has_fields("query", "evidence_list")
-    ),
+    format_of("multihop-rag", _MultiHop, _multihop_question, "query evidence_list"),
     FRAMES,
-    make_format("longbench-v2", _LongBench, _longbench_question, has_fields("choice_A", "context")),
-    make_format("bright", _Bright, _bright_question, has_fields("query", "gold_ids")),
-    make_format("mtrag", _MtRag, _mtrag_question, has_fields("task_id", "targets", "contexts")),
+    format_of("longbench-v2", _LongBench, _longbench_question, "choice_A context"),
+    format_of("bright", _Bright, _bright_question, "query gold_ids"),
+    format_of("mtrag", _MtRag, _mtrag_question, "task_id targets contexts"),
     DatasetFormat("t2-ragbench", _read_t2, has_fields("context_id", "program_answer")),
-    make_format("ragbench", _RagBench, _ragbench_question, has_fields("documents_sentences")),
-    make_format("refusalbench", _Refusal, _refusal_question, has_fields("perturbed_query")),
-    make_format(
-        "graphrag-bench",
-        _GraphRag,
-        _graphrag_question,
-        has_fields("source", "question", "question_type"),
-    ),
+    format_of("ragbench", _RagBench, _ragbench_question, "documents_sentences"),
+    format_of("refusalbench", _Refusal, _refusal_question, "perturbed_query"),
+    format_of("graphrag-bench", _GraphRag, _graphrag_question, "source question question_type"),
 )

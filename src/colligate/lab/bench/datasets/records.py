@@ -159,6 +159,13 @@ def make_format(
     return DatasetFormat(name, lambda path: parse_questions(path, model, make), fits)
 
 
+def format_of(
+    name: str, model: type[M], make: Callable[[M], Question], fields: str
+) -> DatasetFormat:
+    """Return such a format; records with these fields, separated by blanks, are of it."""
+    return make_format(name, model, make, has_fields(*fields.split()))
+
+
 class QuestionIds:
     """Gives each question of a file an id, and refuses an id that comes twice."""
 
