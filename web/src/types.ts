@@ -39,7 +39,17 @@ export type Usage = {
   split?: Record<string, number>;
 };
 
+/** What a document says in a column of the table beside an answer. */
+export type Entry = {
+  document: string;
+  title: string;
+  column: string;
+  text: string;
+  citation: Citation | null;
+};
+
 export type Answer = {
+  table?: Entry[];
   question: string;
   strategy: string;
   answer: string;

@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { around, pieces } from "../marks";
 import { oneLine, place, withoutHashes, withoutOption } from "../format";
-import type { Answer, Citation, EventOf, Likely, LocatedPassage, Span } from "../types";
+import type { Answer, Citation, Entry, EventOf, Likely, LocatedPassage, Span } from "../types";
+import { Grid, type Column } from "./grid";
 import { Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
 
 const spanOf = (citation: Citation): Span => ({
@@ -84,6 +85,7 @@ export function AnswerText({
             `; likely right: ${Math.min(99, Math.round(100 * answer.probability))}%`}
         </p>
       </div>
+      {answer.table && <Documents entries={answer.table} />}
       {answer.citations.length > 0 && (
         <div class="sources">
           <h2 class="cap">Sources</h2>
@@ -119,6 +121,50 @@ export function AnswerText({
         </ul>
       )}
     </InLibrary.Provider>
+  );
+}
+
+/** What each document says, beside the answer; each value opens its place. */
+function Documents({ entries }: { entries: Entry[] }) {
+  const named = new Map(entries.map(({ document, title }) => [document, title]));
+  const heads = [...new Set(entries.map(({ column }) => column))];
+  const cell = (document: string, head: string) =>
+    entries.filter((each) => each.document === document && each.column === head);
+  const texts = (of: Entry[]) => of.map(({ text }) => text).join("; ") || null;
+  const columns: Column<string>[] = [
+    ["Document", (document) => named.get(document)],
+    ...heads.map((head): Column<string> => [head, (document) => texts(cell(document, head))]),
+  ];
+  return (
+    <Grid
+      label="What each document says"
+      search="Search the table"
+      few={10}
+      columns={columns}
+      rows={[...named.keys()]}
+      text={(document) =>
+        [named.get(document), ...heads.map((head) => texts(cell(document, head)))].join(" ")
+      }
+    >
+      {(document) => (
+        <tr key={document}>
+          <td>{named.get(document)}</td>
+          {heads.map((head) => (
+            <td key={head}>
+              {cell(document, head).map(({ text, citation }, at) => (
+                <span key={at}>
+                  {citation ? (
+                    <SpanLink span={spanOf(citation)}>{text}</SpanLink>
+                  ) : (
+                    <span class="quiet">not found</span>
+                  )}{" "}
+                </span>
+              ))}
+            </td>
+          ))}
+        </tr>
+      )}
+    </Grid>
   );
 }
 
