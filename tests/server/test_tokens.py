@@ -174,7 +174,7 @@ def test_a_file_of_an_earlier_version_is_read_unless_it_limits_requests(tokens, 
         tokens.read()
 
 
-def test_the_command_makes_lists_and_revokes(tokens, capsys):
+def test_the_command_makes_lists_and_revokes(tokens, capsys, tmp_path, monkeypatch):
     def run(*arguments: str) -> tuple[int, Any]:
         status = main(["token", *arguments, "--tokens", str(tokens.path)])
         return status, capsys.readouterr()
@@ -193,6 +193,22 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys):
         ("ben", ["read", "ask"]),
     ]
     assert "sha256" not in listed[0]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports" / "2024").mkdir(parents=True)
+    bound = ("--library", "contracts", "--library", "default:reports/2024")
+    assert run("make", "cy@example.org", *bound)[0] == 0
+    folder = f"default:{tmp_path.resolve() / 'reports' / '2024'}"
+    assert tokens.read()[-1].libraries == ("contracts", folder)
+    assert f"contracts, {folder}" in " ".join(run("list")[1].out.split())
+    for refused, why in (
+        (("--right", "admin", "--library", "a"), "admin cannot be bound"),
+        (("--right", "write", "--library", "a:b"), "write cannot be bound"),
+        (("--library", "A b"), "neither the NAME"),
+        (("--library", "a:"), "neither the NAME"),
+    ):
+        status, said = run("make", "dan", *refused)
+        assert (status, why in said.err) == (2, True), said.err
+    assert run("revoke", "cy@example.org")[0] == 0
     assert "ana" in run("list")[1].out
     assert run("revoke", "ana")[0] == 0
     assert run("revoke", "ana")[0] == 2

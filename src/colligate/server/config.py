@@ -11,6 +11,9 @@ _MEBIBYTE = 1 << 20
 DEFAULT_LIBRARY = "default"
 """The name of the library that the server was started with."""
 
+LIBRARY_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+"""The pattern of the names of libraries."""
+
 LIBRARIES_SUFFIX = ".libraries"
 """Ends the name of the folder of all other libraries: `papers.libraries/` next to `papers/`."""
 

@@ -368,7 +368,8 @@ class RecordedRun(Work):
         caller = CALLER.get()
         if caller is None or Right.ADMIN in caller.rights:
             return True
-        return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
+        own = (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
+        return own and bool(caller.folders(self.library))
 
     def open(self, limit: int) -> None:
         """Create its files; after `limit` bytes of events the rest is not recorded."""
