@@ -80,6 +80,7 @@ class World:
             run = post(f"{path}/ask", json={"question": QUESTION}).json()["run"]
             listed = get(f"{path}/documents").json()
             document = next(each["id"] for each in listed if each["title"] == "Merger")
+            post(f"/api/runs/{run}/feedback", json={"good": True, "note": "the word is zebra"})
             aim = {"name": name, "document_id": document, "job_id": job, "run_id": run}
             assert {each["language"] for each in listed} >= {"de", "en"}
             get(f"{path}/documents/{document}")

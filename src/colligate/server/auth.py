@@ -45,8 +45,8 @@ _RIGHTS = tuple(
         ("POST", "/api/libraries/[^/]+/(ask|table(/estimate)?)", {Right.ASK}),
         ("POST", "/v1/chat/completions|/api/chat", {Right.ASK}),
         # Of each run, a token that is not an admin's sees its own.
-        ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
-        ("DELETE|PUT", "/api/runs/.*", {Right.ASK}),
+        ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/(runs|feedback)", {Right.READ, Right.ASK}),
+        ("DELETE|PUT|POST", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),

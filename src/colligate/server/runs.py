@@ -39,6 +39,7 @@ from colligate.server.metrics import Metrics
 from colligate.server.shapes import (
     AskRequest,
     Correction,
+    Feedback,
     TableRequest,
     describe_filled,
     describe_row,
@@ -215,6 +216,20 @@ class Runs:
             await in_thread(run.save, {"table": shown})
         return cell
 
+    async def rate(self, run: RecordedRun, said: Feedback) -> None:
+        """Keep what a person says of an answer, in place of what was said before."""
+        async with self._correcting:
+            answer = await run.result()
+            run.feedback = said
+            await in_thread(run.save, {"answer": answer})
+
+    async def list_feedback(self, library: str) -> list[dict[str, Any]]:
+        """Return the rated answers that the caller may see, as questions that `bench run` reads."""
+        infos = await (await self._libraries.open_library(library)).documents()
+        names = {info.id: hide_folders(info.source) for info in infos}
+        rated = [run for run in self.list_runs(library) if run.feedback and run.visible]
+        return [_describe_feedback(run, await run.result(), names) for run in rated]
+
     async def _execute(
         self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
     ) -> None:
@@ -333,6 +348,34 @@ def _make_strategy(request: AskRequest) -> Strategy:
 # One run: its state, its events, its outcome.
 
 
+def _describe_feedback(
+    run: RecordedRun, answer: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a rated answer as a question of a data set: a good one is the right answer to it."""
+    assert run.feedback is not None
+    given = answer["short_answer"] or answer["answer"]
+    cited = [{key: each[key] for key in _CITED} for each in answer["citations"]]
+    right: dict[str, Any] = {}
+    if run.feedback.good and answer["found"]:
+        right = {
+            "answer": given,
+            "gold": [names.get(each["document"], each["document"]) for each in cited],
+        }
+    elif run.feedback.good:
+        right = {"answerable": False}
+    return {
+        "id": run.id,
+        "question": answer["question"],
+        "documents": [*dict.fromkeys(names.get(each, each) for each in run.documents or ())],
+        **right,
+        "given": given,
+        "cited": cited,
+        "strategy": run.strategy,
+        "asked_by": run.asked_by,
+        **run.feedback.model_dump(),
+    }
+
+
 class RecordedRun(Work):
     """A run, under way or kept; `asked_by` is the named token of the question, if any."""
 
@@ -346,6 +389,7 @@ class RecordedRun(Work):
     seconds: float = 0.0
     found: bool | None = None
     asked_by: str | None = None
+    feedback: Feedback | None = None
     # Not shown: the beginning of the token's digest, since another may get its name later, and the
     # documents that earlier answers of the conversation cite, None if one came without.
     asked_with: str | None = Field(default=None, exclude=True)
@@ -488,6 +532,7 @@ class RecordedRun(Work):
 # Runs on disk.
 
 _BATCH = 1 << 18  # bytes read at once, about
+_CITED = ("document", "start", "end", "quote")
 _SUFFIXES = (".jsonl", ".json", ".new")
 
 
