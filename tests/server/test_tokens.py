@@ -127,17 +127,62 @@ async def test_a_revoked_token_is_refused_at_once(serve, tokens):
 
 
 async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
-    caplog.set_level(logging.INFO, "colligate.tokens")
+    caplog.set_level(logging.INFO, "colligate.audit")
     async with serve(tokens=tokens.path, token=OWNER) as client:
         await client.get(f"{DEFAULT}/documents?q=secret", headers=bearer(given["read"]))
         await client.get("/metrics", headers=bearer(given["read"]))
         await client.get("/api/about", headers=bearer(OWNER))
-    said = [each.getMessage() for each in caplog.records if each.name == "colligate.tokens"]
-    assert said == [
-        f"read-only GET '{DEFAULT}/documents' 200",
-        "read-only GET '/metrics' 403",
+    said = [each.getMessage() for each in caplog.records if each.name == "colligate.audit"]
+    assert [[*json.loads(line).values()][1:] for line in said] == [
+        ["read-only", "GET", "/api/libraries/{name}/documents", "default", [], 200],
+        ["read-only", "GET", "/metrics", "", [], 403],
     ]
-    assert not any(token in line for token in given.values() for line in said)
+    assert not any(token in line for token in [*given.values(), "secret"] for line in said)
+
+
+async def test_the_audit_log_names_what_was_opened_and_cited(serve, tokens, tmp_path, caplog):
+    ana = tokens.make("ana", [Right.READ, Right.ASK])
+    file = tmp_path / "audit.jsonl"
+    async with serve(tokens=tokens.path, token=OWNER, audit=file) as client:
+        await fill(client)
+        (document,) = (await client.get(f"{DEFAULT}/documents", headers=bearer(OWNER))).json()
+        before = len(file.read_text().splitlines())
+        body = {"question": QUESTION, "strategy": "retrieve-read"}
+        asked = await client.post(f"{DEFAULT}/ask", json=body, headers=bearer(ana))
+        run = asked.json()["run"]
+        for path in (f"{DEFAULT}/documents/{document['id']}", f"{DEFAULT}/search?q=hall"):
+            await client.get(path, headers=bearer(ana))
+        stream = {**body, "stream": True}
+        await client.post(f"{DEFAULT}/ask", json=stream, headers=bearer(ana))
+        await client.get(f"/api/runs/{run}/answer.md", headers=bearer(ana))
+        await client.get(f"{DEFAULT}/documents", headers=bearer("wrong"))
+        await client.get("/healthz")
+        lines = [json.loads(line) for line in file.read_text().splitlines()[before:]]
+        name, used = "/api/libraries/{name}", [document["id"]]
+        assert [[*line.values()][1:] for line in lines] == [
+            ["ana", "POST", f"{name}/ask", "default", used, 200],
+            ["ana", "GET", f"{name}/documents/{{document_id}}", "default", used, 200],
+            ["ana", "GET", f"{name}/search", "default", used, 200],
+            ["ana", "POST", f"{name}/ask", "default", used, 200],
+            ["ana", "GET", "/api/runs/{run_id}/answer.{ending}", "default", used, 200],
+            [None, "GET", f"{DEFAULT}/documents", "", [], 401],
+        ]
+        assert not any("question" in line for line in lines)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        file.unlink()
+        file.mkdir()  # as a full disk, it takes no line
+        assert (await client.get(f"{DEFAULT}/runs", headers=bearer(ana))).status_code == 200
+    assert "a line is lost" in caplog.text
+    with pytest.raises(UsageError, match="cannot write the audit log"):
+        async with serve(audit=file):
+            pass
+
+
+async def test_the_audit_log_has_questions_if_it_is_told_to(serve, tmp_path):
+    file = tmp_path / "audit.jsonl"
+    async with serve(files=RULES, audit=file, audit_questions=True) as client:
+        await client.ask(strategy="retrieve-read")
+    assert json.loads(file.read_text().splitlines()[-1])["question"] == QUESTION
 
 
 def test_the_file_has_digests_alone_and_is_private(tokens, given):

@@ -6,6 +6,7 @@ import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +63,18 @@ class ListenOptions:
             default=False,
         ),
     ] = None
+    audit: Annotated[
+        str | None,
+        _option(
+            "A file that gets a line for each request: who, what, which documents.",
+            "AUDIT",
+            metavar="FILE",
+            default=False,
+        ),
+    ] = None
+    audit_questions: Annotated[
+        bool, options.option("Let these lines have the questions.", _SERVER, "--audit-questions")
+    ] = False
     allow_origin: Annotated[
         list[str] | None,
         options.option(
@@ -134,6 +147,8 @@ async def serve_command(
         port=listen_at.port,
         token=None if token is None else check_token(token),
         tokens=None if named is None else named.path,
+        audit=None if listen_at.audit is None else Path(listen_at.audit),
+        audit_questions=listen_at.audit_questions,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         upload_bytes=limits.max_upload * _MEBIBYTE,
         runs=limits.runs,

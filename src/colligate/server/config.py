@@ -24,6 +24,8 @@ class ServerConfig:
 
     Every client must send the `token`, which allows everything, or one of those in the file
     `tokens`; with neither, anyone who reaches the port may ask. Pages of `allow_origins` may too.
+    `audit` is the file of the audit log, which has the texts of questions with
+    `audit_questions`.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
@@ -40,6 +42,8 @@ class ServerConfig:
     port: int = 8420
     token: str | None = None
     tokens: Path | None = None
+    audit: Path | None = None
+    audit_questions: bool = False
     allow_origins: tuple[str, ...] = ()
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200

@@ -32,6 +32,7 @@ from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
 from colligate.readers.filling import Shape
 from colligate.readers.finding import Likely
+from colligate.server.audit import note_use
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, Conflict, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -108,6 +109,7 @@ class Runs:
         if over >= self._config.waiting:
             why = f"{self._config.runs} questions are being answered and {over} wait"
             raise Busy("too many questions at once", why, "ask again later")
+        note_use(library, question=asked["question"])
         caller = CALLER.get()
         run = RecordedRun(
             library=library,
@@ -133,6 +135,7 @@ class Runs:
         run = self._runs.get(run_id)
         if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
+        note_use(run.library)
         return run
 
     def list_runs(self, library: str) -> list[RecordedRun]:
@@ -469,13 +472,17 @@ class RecordedRun(Work):
 
     async def outcome(self) -> dict[str, Any]:
         """Return the answer, table or problem under its name, or `{}` before the end."""
-        if self.kept_outcome is not None or not self.ended:
-            return self.kept_outcome or {}
-        try:
-            summary = json.loads(await in_thread(self.summary.read_bytes))
-        except FileNotFoundError:
-            return {"problem": problem(404, "the run was forgotten")}
-        return {key: summary[key] for key in ("answer", "table", "problem") if key in summary}
+        outcome = self.kept_outcome
+        if outcome is None and self.ended:
+            try:
+                outcome = json.loads(await in_thread(self.summary.read_bytes))
+            except FileNotFoundError:
+                return {"problem": problem(404, "the run was forgotten")}
+        outcome = {key: value for key, value in (outcome or {}).items() if key in _OUTCOMES}
+        for shown, listed in (("answer", "citations"), ("table", "rows")):
+            found = outcome.get(shown, {}).get(listed, ())
+            note_use(self.library, [each["document"] for each in found])
+        return outcome
 
     async def result(self, name: str = "answer") -> dict[str, Any]:
         """Return the answer or the table of a run that has ended; `RunFailed` if it has none."""
@@ -533,6 +540,7 @@ class RecordedRun(Work):
 
 _BATCH = 1 << 18  # bytes read at once, about
 _CITED = ("document", "start", "end", "quote")
+_OUTCOMES = ("answer", "table", "problem")
 _SUFFIXES = (".jsonl", ".json", ".new")
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
 from colligate.library.sources import SearchMode, select_documents
+from colligate.server.audit import note_use
 from colligate.server.config import LIBRARY_NAME
 from colligate.server.errors import Conflict
 from colligate.server.shapes import LibraryShape, PassageShape, describe_passage
@@ -64,6 +65,7 @@ async def search_library(
     library = await server.libraries.open_library(name)
     within = await select_documents(library, where) if where else None
     hits = await library.search(q, k=k, mode=mode, documents=within)
+    note_use(name, [hit.passage.document_id for hit in hits])
     return [describe_passage(hit) for hit in hits]
 
 
