@@ -13,6 +13,7 @@ import pytest
 
 from colligate.cli import main
 from colligate.errors import UsageError
+from colligate.server.config import ServerConfig, parse_network
 from colligate.server.tokens import Right, TokenFile
 from support.http_server import DEFAULT, QUESTION, RULES, ServerClient, form_of
 
@@ -185,6 +186,36 @@ async def test_the_audit_log_has_questions_if_it_is_told_to(serve, tmp_path):
     assert json.loads(file.read_text().splitlines()[-1])["question"] == QUESTION
 
 
+async def test_a_trusted_proxy_says_who_asks(serve, tokens):
+    tokens.make("ana@example.org", [Right.READ])
+    ben = tokens.make("ben", [Right.READ])
+    path = f"{DEFAULT}/documents"
+    here = {"proxy_user_header": "X-Forwarded-User", "tokens": tokens.path, "token": OWNER}
+
+    async def status(client: ServerClient, *users: str, **headers: str) -> int:
+        named = [("X-Forwarded-User", user) for user in users]
+        return (await client.get(path, headers=[*named, *headers.items()])).status_code
+
+    trusted = (parse_network("127.0.0.0/8"),)
+    async with serve(**here, trusted_proxies=trusted, socket=True) as client:
+        assert await status(client, "ana@example.org") == 200
+        assert await status(client) == 401
+        assert await status(client, **bearer(ben)) == 200
+        for users in (["eve"], [""], ["Ana@example.org"], ["eve", "ana@example.org"]):
+            assert await status(client, *users) == 401
+            assert await status(client, *users, **bearer(OWNER)) == 401
+        refused = await client.post(f"{DEFAULT}/ask", headers={"X-Forwarded-User": "ben"})
+        assert refused.status_code == 403
+    async with serve(**here, trusted_proxies=(parse_network("10.1.2.3"),), socket=True) as client:
+        assert await status(client, "ana@example.org") == 401
+        assert await status(client, "eve", **bearer(ben)) == 200
+    for missing in here.keys() - {"token"}:
+        with pytest.raises(UsageError, match="go together"):
+            ServerConfig(**{**here, missing: None}, trusted_proxies=trusted)
+    with pytest.raises(UsageError, match="no network"):
+        parse_network("proxy")
+
+
 def test_the_file_has_digests_alone_and_is_private(tokens, given):
     content = tokens.path.read_text()
     assert not any(token in content for token in given.values())
@@ -241,7 +272,7 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports" / "2024").mkdir(parents=True)
     bound = ("--library", "contracts", "--library", "default:reports/2024")
-    assert run("make", "cy@example.org", *bound)[0] == 0
+    assert run("make", "cy@example.org", *bound, "--no-secret")[1].out == "made cy@example.org\n"
     folder = f"default:{tmp_path.resolve() / 'reports' / '2024'}"
     assert tokens.read()[-1].libraries == ("contracts", folder)
     assert f"contracts, {folder}" in " ".join(run("list")[1].out.split())

@@ -47,15 +47,28 @@ def token_make_command(
             metavar="NAME[:FOLDER]",
         ),
     ] = None,
+    no_secret: Annotated[
+        bool,
+        options.option(
+            "Print no token: a proxy that the server trusts names who asks "
+            "(`serve --proxy-user-header`).",
+            "Options",
+            "--no-secret",
+        ),
+    ] = False,
 ) -> int:
     """Make a token and print it. It is shown only now: the file holds its digest.
 
     Examples:
         colligate token make ada --tokens tokens.json --right ask
         colligate token make ben --tokens tokens.json --library contracts --library default:hr/2024
+        colligate token make cy@example.org --tokens tokens.json --no-secret
     """
     libraries = None if library is None else [_resolve_folder(each) for each in library]
     token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK], libraries)
+    if no_secret:
+        print_result(f"made {name}")
+        return ANSWERED
     note(f"{name} sends it as: Authorization: Bearer TOKEN")
     print_result(token)
     return ANSWERED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import secrets
 import time
@@ -82,6 +83,7 @@ class Guard:
         self._token = None if config.token is None else config.token.encode()
         self._tokens = None if config.tokens is None else TokenFile(config.tokens)
         self._audit = audit
+        self._user_header = (config.proxy_user_header or "").lower().encode()
         origins = {_parse(each).hostname for each in config.allow_origins}
         self._names = {config.host, *origins} - {None}
 
@@ -102,9 +104,10 @@ class Guard:
 
         before, use_before = CALLER.set(None), USE.set(use := Use())
         try:
+            user = self._take_user(scope)
             self._check_names(scope)
             if not self._is_open(scope["path"]):
-                self._admit(scope)
+                self._admit(scope, user)
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if status is not None:  # the connection is closed instead
@@ -148,13 +151,32 @@ class Guard:
     def _is_open(self, path: str) -> bool:
         return (self._token is None and self._tokens is None) or _is_public(path)
 
-    def _admit(self, scope: Scope) -> None:
-        """Refuse a request without a token that allows it; set `CALLER` if it is a named one."""
+    def _take_user(self, scope: Scope) -> str | None:
+        """Return whom a trusted proxy names; nobody after this sees the header, whoever sent it."""
+        names = [value for name, value in scope["headers"] if name == self._user_header]
+        scope["headers"] = [each for each in scope["headers"] if each[0] != self._user_header]
+        try:
+            peer = ipaddress.ip_address((scope.get("client") or ("",))[0])
+            peer = getattr(peer, "ipv4_mapped", None) or peer
+        except ValueError:  # a socket without an address
+            return None
+        if not names or not any(peer in network for network in self._config.trusted_proxies):
+            return None
+        return names[0].decode("latin-1") if len(names) == 1 else ""
+
+    def _admit(self, scope: Scope, user: str | None) -> None:
+        """Refuse a request without a token that allows it; set `CALLER` if it is a named one.
+
+        Whom a trusted proxy names has the rights of the token of this name, whatever else is sent.
+        """
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        if self._token and secrets.compare_digest(given.encode(), self._token):
+        if user is None and self._token and secrets.compare_digest(given.encode(), self._token):
             return
-        caller = self._find(given)
+        caller = self._find(given, user)
+        if caller is None and user is not None:
+            hint = "whoever runs the server can make one: colligate token make NAME --no-secret"
+            raise Refused(401, f"there is no token named {user!r}, which the proxy sent", hint=hint)
         if caller is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="colligate"'}
             hint = "send Authorization: Bearer TOKEN"
@@ -162,8 +184,10 @@ class Guard:
         CALLER.set(caller)
         require(*needed_rights(scope["method"], scope["path"]))
 
-    def _find(self, given: str) -> NamedToken | None:
+    def _find(self, given: str, user: str | None) -> NamedToken | None:
         try:
+            if user is not None:
+                return self._tokens.named(user) if self._tokens else None
             return self._tokens.find(given) if self._tokens and given else None
         except UsageError as error:  # changed while the server runs
             AUDIT.error("no named token is accepted: %s", error)

@@ -118,6 +118,10 @@ class TokenFile:
         found = [each for each in self.read() if secrets.compare_digest(each.sha256, digest)]
         return found[0] if found else None
 
+    def named(self, name: str) -> NamedToken | None:
+        """Return the token of a name."""
+        return next((each for each in self.read() if each.name == name), None)
+
     def make(
         self, name: str, rights: Collection[Right], libraries: Sequence[str] | None = None
     ) -> str:
