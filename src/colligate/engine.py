@@ -91,7 +91,8 @@ class Engine(Session):
 
     Names are as on the command line. Instead of a name you can give a model, embedder, reranker,
     retriever, reader or check of your own, which the engine does not close. `library` is a folder
-    or "s3://BUCKET/NAME". What is None is taken from the environment (COLLIGATE_MODEL and so on),
+    or "s3://BUCKET/NAME"; with `folders` only the documents of files in them are in view, and
+    nothing is changed. What is None is taken from the environment (COLLIGATE_MODEL and so on),
     then from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
 
@@ -293,9 +294,9 @@ class Engine(Session):
         retriever = await self.open_retriever(asked.retriever, trace)
         if not getattr(retriever, "outside", False):
             return retriever, needs
-        if asked.files or asked.documents is not None or asked.where:
-            what = "the retriever searches a corpus of its own, and documents were named too"
-            raise UsageError(what, hint="leave one of them out")
+        if asked.files or asked.documents is not None or asked.where or self.folders:
+            what = "the retriever searches a corpus of its own, and not only some documents"
+            raise UsageError(what, hint="name another retriever, or no documents")
         return retriever, replace(needs, reads=False)
 
     async def _open_both(

@@ -124,6 +124,7 @@ class Session:
     pdf: str | None = None
     chunker: str | None = None
     on_event: Listener | None = None
+    folders: Sequence[Path | str] = ()
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
@@ -148,7 +149,14 @@ class Session:
 
     def with_library(self, library: Path | str) -> Self:
         """Return the same over another library; the models stay this one's to close."""
-        other = replace(self, library=library)
+        return self._share(library=library)
+
+    def within(self, folders: Sequence[Path | str]) -> Self:
+        """Return the same over documents of these folders alone; none stands for all."""
+        return self._share(folders=folders)
+
+    def _share(self, **changes: Any) -> Self:
+        other = replace(self, **changes)
         other._open, other._borrows = self._open, True
         return other
 
@@ -382,6 +390,7 @@ class Session:
                     chunker=named.chunker.name if named.chunker else None,
                     ocr=named.ocr_languages(asked=self.ocr),
                     pdf=named.pdf.name if named.pdf else "",
+                    folders=self.folders,
                 )
                 self._stack.push_async_callback(self._library.close)
         return self._library
@@ -455,12 +464,13 @@ class Session:
             return await _narrow(await library.pin(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:
-            why = f"the library {library.uri} is empty"
+            why = f"the library {library.path.name} is empty"  # clients of a server see it
             raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
             await self._pull_embedder(trace, library)
-            new = await library.embedder_name() is None
-            await library.index_pending(on_progress=report_ingestion(trace))
+            new = not self.folders and await library.embedder_name() is None
+            if not self.folders:  # its progress would tell of other documents
+                await library.index_pending(on_progress=report_ingestion(trace))
             if new:
                 await self._note_languages(library, [each.id for each in stored], trace)
         sources = await library.pin(documents)

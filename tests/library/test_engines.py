@@ -142,6 +142,36 @@ async def test_a_copy_that_changes_or_goes_leaves_the_document_to_the_other(open
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
+async def test_of_some_folders_a_library_is_as_if_it_had_no_others(open_library, write):
+    """Also in scores, which otherwise tell how rare a word is elsewhere."""
+    one = write("x/one.md", "# One\n\nOtters eat fish.\n\n## Diet\n\nFish of rivers.\n")
+    write("x/two.md", "# Two\n\nHerons wade in rivers.\n")
+    folders = {"folders": [one.parent]}
+
+    async def look():
+        async with open_library(**folders) as library:
+            found = [await find(library, mode=mode) for mode in ("sparse", "dense", "hybrid")]
+            infos = await library.documents()
+            (file,) = await library.files(infos[0].id)
+            (own,) = await library.search("eat fish", k=1)
+            return found, [(each.id, each.source) for each in infos], file.path, own.passage.source
+
+    async with open_library() as library:
+        await library.add(one.parent)
+        before = await look()
+        write("xx/three.md", "# Three\n\nRivers, rivers and fish.\n")
+        write("y/one.md", one.read_text())
+        hidden = (await library.add([one.parents[1] / "xx", one.parents[1] / "y"])).document_ids
+        assert await look() == before
+    async with open_library(**folders) as library:
+        for ask in (library.document(hidden[0]), library.search("fish", documents=hidden)):
+            with pytest.raises(UnknownDocument):
+                await ask
+        with pytest.raises(UsageError, match="cannot change the library"):
+            await library.remove([hidden[1]])
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_library, write):
     async with open_library() as library:
         path = write("a.pdf", "")

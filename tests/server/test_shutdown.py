@@ -77,7 +77,7 @@ def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_ser
         assert any(line.startswith("event: answer") for line in lines)
     assert serving.stop() == 0, serving.said
     assert "Traceback" not in serving.said
-    assert "ana POST '/api/libraries/default/ask' 200" in serving.said
+    assert '"who": "ana", "method": "POST", "route": "/api/libraries/{name}/ask"' in serving.said
 
 
 def test_beyond_this_machine_a_token_is_made_and_shown_once(command):

@@ -13,6 +13,7 @@ import pytest
 
 from colligate.cli import main
 from colligate.errors import UsageError
+from colligate.server.config import ServerConfig, parse_network
 from colligate.server.tokens import Right, TokenFile
 from support.http_server import DEFAULT, QUESTION, RULES, ServerClient, form_of
 
@@ -127,17 +128,92 @@ async def test_a_revoked_token_is_refused_at_once(serve, tokens):
 
 
 async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
-    caplog.set_level(logging.INFO, "colligate.tokens")
+    caplog.set_level(logging.INFO, "colligate.audit")
     async with serve(tokens=tokens.path, token=OWNER) as client:
         await client.get(f"{DEFAULT}/documents?q=secret", headers=bearer(given["read"]))
         await client.get("/metrics", headers=bearer(given["read"]))
         await client.get("/api/about", headers=bearer(OWNER))
-    said = [each.getMessage() for each in caplog.records if each.name == "colligate.tokens"]
-    assert said == [
-        f"read-only GET '{DEFAULT}/documents' 200",
-        "read-only GET '/metrics' 403",
+    said = [each.getMessage() for each in caplog.records if each.name == "colligate.audit"]
+    assert [[*json.loads(line).values()][1:] for line in said] == [
+        ["read-only", "GET", "/api/libraries/{name}/documents", "default", [], 200],
+        ["read-only", "GET", "/metrics", "", [], 403],
     ]
-    assert not any(token in line for token in given.values() for line in said)
+    assert not any(token in line for token in [*given.values(), "secret"] for line in said)
+
+
+async def test_the_audit_log_names_what_was_opened_and_cited(serve, tokens, tmp_path, caplog):
+    ana = tokens.make("ana", [Right.READ, Right.ASK])
+    file = tmp_path / "audit.jsonl"
+    async with serve(tokens=tokens.path, token=OWNER, audit=file) as client:
+        await fill(client)
+        (document,) = (await client.get(f"{DEFAULT}/documents", headers=bearer(OWNER))).json()
+        before = len(file.read_text().splitlines())
+        body = {"question": QUESTION, "strategy": "retrieve-read"}
+        asked = await client.post(f"{DEFAULT}/ask", json=body, headers=bearer(ana))
+        run = asked.json()["run"]
+        for path in (f"{DEFAULT}/documents/{document['id']}", f"{DEFAULT}/search?q=hall"):
+            await client.get(path, headers=bearer(ana))
+        stream = {**body, "stream": True}
+        await client.post(f"{DEFAULT}/ask", json=stream, headers=bearer(ana))
+        await client.get(f"/api/runs/{run}/answer.md", headers=bearer(ana))
+        await client.get(f"{DEFAULT}/documents", headers=bearer("wrong"))
+        await client.get("/healthz")
+        lines = [json.loads(line) for line in file.read_text().splitlines()[before:]]
+        name, used = "/api/libraries/{name}", [document["id"]]
+        assert [[*line.values()][1:] for line in lines] == [
+            ["ana", "POST", f"{name}/ask", "default", used, 200],
+            ["ana", "GET", f"{name}/documents/{{document_id}}", "default", used, 200],
+            ["ana", "GET", f"{name}/search", "default", used, 200],
+            ["ana", "POST", f"{name}/ask", "default", used, 200],
+            ["ana", "GET", "/api/runs/{run_id}/answer.{ending}", "default", used, 200],
+            [None, "GET", f"{DEFAULT}/documents", "", [], 401],
+        ]
+        assert not any("question" in line for line in lines)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        file.unlink()
+        file.mkdir()  # as a full disk, it takes no line
+        assert (await client.get(f"{DEFAULT}/runs", headers=bearer(ana))).status_code == 200
+    assert "a line is lost" in caplog.text
+    with pytest.raises(UsageError, match="cannot write the audit log"):
+        async with serve(audit=file):
+            pass
+
+
+async def test_the_audit_log_has_questions_if_it_is_told_to(serve, tmp_path):
+    file = tmp_path / "audit.jsonl"
+    async with serve(files=RULES, audit=file, audit_questions=True) as client:
+        await client.ask(strategy="retrieve-read")
+    assert json.loads(file.read_text().splitlines()[-1])["question"] == QUESTION
+
+
+async def test_a_trusted_proxy_says_who_asks(serve, tokens):
+    tokens.make("ana@example.org", [Right.READ])
+    ben = tokens.make("ben", [Right.READ])
+    path = f"{DEFAULT}/documents"
+    here = {"proxy_user_header": "X-Forwarded-User", "tokens": tokens.path, "token": OWNER}
+
+    async def status(client: ServerClient, *users: str, **headers: str) -> int:
+        named = [("X-Forwarded-User", user) for user in users]
+        return (await client.get(path, headers=[*named, *headers.items()])).status_code
+
+    trusted = (parse_network("127.0.0.0/8"),)
+    async with serve(**here, trusted_proxies=trusted, socket=True) as client:
+        assert await status(client, "ana@example.org") == 200
+        assert await status(client) == 401
+        assert await status(client, **bearer(ben)) == 200
+        for users in (["eve"], [""], ["Ana@example.org"], ["eve", "ana@example.org"]):
+            assert await status(client, *users) == 401
+            assert await status(client, *users, **bearer(OWNER)) == 401
+        refused = await client.post(f"{DEFAULT}/ask", headers={"X-Forwarded-User": "ben"})
+        assert refused.status_code == 403
+    async with serve(**here, trusted_proxies=(parse_network("10.1.2.3"),), socket=True) as client:
+        assert await status(client, "ana@example.org") == 401
+        assert await status(client, "eve", **bearer(ben)) == 200
+    for missing in here.keys() - {"token"}:
+        with pytest.raises(UsageError, match="go together"):
+            ServerConfig(**{**here, missing: None}, trusted_proxies=trusted)
+    with pytest.raises(UsageError, match="no network"):
+        parse_network("proxy")
 
 
 def test_the_file_has_digests_alone_and_is_private(tokens, given):
@@ -174,7 +250,7 @@ def test_a_file_of_an_earlier_version_is_read_unless_it_limits_requests(tokens, 
         tokens.read()
 
 
-def test_the_command_makes_lists_and_revokes(tokens, capsys):
+def test_the_command_makes_lists_and_revokes(tokens, capsys, tmp_path, monkeypatch):
     def run(*arguments: str) -> tuple[int, Any]:
         status = main(["token", *arguments, "--tokens", str(tokens.path)])
         return status, capsys.readouterr()
@@ -193,6 +269,22 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys):
         ("ben", ["read", "ask"]),
     ]
     assert "sha256" not in listed[0]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports" / "2024").mkdir(parents=True)
+    bound = ("--library", "contracts", "--library", "default:reports/2024")
+    assert run("make", "cy@example.org", *bound, "--no-secret")[1].out == "made cy@example.org\n"
+    folder = f"default:{tmp_path.resolve() / 'reports' / '2024'}"
+    assert tokens.read()[-1].libraries == ("contracts", folder)
+    assert f"contracts, {folder}" in " ".join(run("list")[1].out.split())
+    for refused, why in (
+        (("--right", "admin", "--library", "a"), "admin cannot be bound"),
+        (("--right", "write", "--library", "a:b"), "write cannot be bound"),
+        (("--library", "A b"), "neither the NAME"),
+        (("--library", "a:"), "neither the NAME"),
+    ):
+        status, said = run("make", "dan", *refused)
+        assert (status, why in said.err) == (2, True), said.err
+    assert run("revoke", "cy@example.org")[0] == 0
     assert "ana" in run("list")[1].out
     assert run("revoke", "ana")[0] == 0
     assert run("revoke", "ana")[0] == 2

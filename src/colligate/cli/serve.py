@@ -6,6 +6,7 @@ import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +63,37 @@ class ListenOptions:
             default=False,
         ),
     ] = None
+    proxy_user_header: Annotated[
+        str | None,
+        _option(
+            "The header in which a proxy that identifies people names who asks, such as "
+            "X-Forwarded-User: one of --tokens.",
+            "PROXY_USER_HEADER",
+            metavar="NAME",
+            default=False,
+        ),
+    ] = None
+    trusted_proxy: Annotated[
+        list[str] | None,
+        options.option(
+            "The address or network of that proxy; may be repeated. From any other the header is "
+            "ignored.",
+            _SERVER,
+            metavar="ADDRESS",
+        ),
+    ] = None
+    audit: Annotated[
+        str | None,
+        _option(
+            "A file that gets a line for each request: who, what, which documents.",
+            "AUDIT",
+            metavar="FILE",
+            default=False,
+        ),
+    ] = None
+    audit_questions: Annotated[
+        bool, options.option("Let these lines have the questions.", _SERVER, "--audit-questions")
+    ] = False
     allow_origin: Annotated[
         list[str] | None,
         options.option(
@@ -118,7 +150,7 @@ async def serve_command(
     except ImportError as error:
         raise MissingExtra.of(error, "colligate serve needs its extra", "serve") from error
     from colligate.server.auth import check_token, normalize_origin
-    from colligate.server.config import ServerConfig, is_loopback
+    from colligate.server.config import ServerConfig, is_loopback, parse_network
     from colligate.server.tokens import TokenFile
 
     engine = models.engine(judge=judge, pdf=pdf)
@@ -134,6 +166,10 @@ async def serve_command(
         port=listen_at.port,
         token=None if token is None else check_token(token),
         tokens=None if named is None else named.path,
+        proxy_user_header=listen_at.proxy_user_header,
+        trusted_proxies=tuple(map(parse_network, listen_at.trusted_proxy or ())),
+        audit=None if listen_at.audit is None else Path(listen_at.audit),
+        audit_questions=listen_at.audit_questions,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         upload_bytes=limits.max_upload * _MEBIBYTE,
         runs=limits.runs,

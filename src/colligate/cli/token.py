@@ -8,7 +8,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
-from colligate.cli.display import make_table, note, print_json, print_result
+from colligate.cli.display import make_table, note, print_json, print_result, warn
 from colligate.server.tokens import Right, TokenFile
 
 app = typer.Typer(help="Make, list and revoke the tokens that `colligate serve` accepts.")
@@ -38,16 +38,53 @@ def token_make_command(
             "Options",
         ),
     ] = None,
+    library: Annotated[
+        list[str] | None,
+        options.option(
+            "A library of the server that it sees, or one folder of documents in it; may be "
+            "repeated. Default: all.",
+            "Options",
+            metavar="NAME[:FOLDER]",
+        ),
+    ] = None,
+    no_secret: Annotated[
+        bool,
+        options.option(
+            "Print no token: a proxy that the server trusts names who asks "
+            "(`serve --proxy-user-header`).",
+            "Options",
+            "--no-secret",
+        ),
+    ] = False,
 ) -> int:
     """Make a token and print it. It is shown only now: the file holds its digest.
 
     Examples:
         colligate token make ada --tokens tokens.json --right ask
+        colligate token make ben --tokens tokens.json --library contracts --library default:hr/2024
+        colligate token make cy@example.org --tokens tokens.json --no-secret
     """
-    token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK])
+    libraries = None if library is None else [_resolve_folder(each) for each in library]
+    token = TokenFile(tokens).make(name, right or [Right.READ, Right.ASK], libraries)
+    if no_secret:
+        print_result(f"made {name}")
+        return ANSWERED
     note(f"{name} sends it as: Authorization: Bearer TOKEN")
     print_result(token)
     return ANSWERED
+
+
+def _resolve_folder(given: str) -> str:
+    """Return NAME:FOLDER with the path by which a library knows the folder."""
+    library, _, folder = given.partition(":")
+    if not folder:
+        return given
+    from colligate.library.catalogue import resolve_path
+
+    path = resolve_path(folder)
+    if not path.is_dir():
+        warn(f"there is no folder {path} on this machine, so the token sees nothing in it")
+    return f"{library}:{path}"
 
 
 @command(app, "list")
@@ -61,8 +98,16 @@ def token_list_command(*, tokens: Tokens, as_json: options.AsJson = False) -> in
     if as_json:
         print_json([each.model_dump(mode="json", exclude={"sha256"}) for each in found])
         return ANSWERED
-    rows = [(each.name, ", ".join(each.rights), each.made.isoformat()) for each in found]
-    print_result(make_table(["name", "rights", "made"], rows))
+    rows = [
+        (
+            each.name,
+            ", ".join(each.rights),
+            "all" if each.libraries is None else ", ".join(each.libraries),
+            each.made.isoformat(),
+        )
+        for each in found
+    ]
+    print_result(make_table(["name", "rights", "libraries", "made"], rows))
     return ANSWERED
 
 

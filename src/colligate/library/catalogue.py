@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, Self
 
 from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
@@ -30,23 +31,51 @@ class Catalogue:
     `Database` raise. A change is one transaction.
     """
 
+    _seen: dict[int, tuple[str, Path]] | None = None  # by number: the id, and a file that has it
+
     def __init__(self, database: Database) -> None:
         self.database = database
+
+    def confine(self, folders: Iterable[Path]) -> Self:
+        """Return it as if it had no documents but those of the files in these folders."""
+        seen: dict[int, tuple[str, Path]] = {}
+        query = (
+            "SELECT d.number, d.id, f.path FROM file_documents f JOIN documents d"
+            f" ON d.number = f.document WHERE f.path > ? AND f.path < ? AND d.{_PRESENT}"
+        )
+        for folder in folders:
+            start = os.fsencode(folder / "x")[:-1]  # with the separator at its end
+            end = start[:-1] + bytes([start[-1] + 1])
+            for number, id_, path in self._rows(query, start, end):
+                seen.setdefault(number, (id_, Path(os.fsdecode(path))))
+        other = copy.copy(self)
+        other._seen = seen
+        return other
 
     # Documents and passages
 
     def infos(self) -> list[DocumentInfo]:
         """Return all documents that are not being removed, in the order they were added."""
-        found = self._rows(
-            "SELECT id, title, source, characters, page_count, passage_count, language, metadata"
-            f" FROM documents WHERE {_PRESENT} ORDER BY number"
+        query = (
+            "SELECT number, id, title, source, characters, page_count, passage_count, language,"
+            f" metadata FROM documents WHERE {_PRESENT}"
         )
-        rows = ((*row[:-1], json.loads(row[-1])) for row in found)
+        if self._seen is None:
+            found = self._rows(query + " ORDER BY number")
+        else:
+            found = sorted(self._listed(query + " AND number IN (%s)", list(self._seen)))
+        rows = (
+            (*row[1:3], self._source(row[0], row[3]), *row[4:-1], json.loads(row[-1]))
+            for row in found
+        )
         return [DocumentInfo(*row) for row in rows]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """Return the numbers of these documents (None: of all), without unknown ones."""
         query = f"SELECT id, number FROM documents WHERE {_PRESENT}"
+        if self._seen is not None:  # not asked for others at all: times must not tell of them
+            seen = {id_: number for number, (id_, _) in sorted(self._seen.items())}
+            return seen if ids is None else {id_: seen[id_] for id_ in ids if id_ in seen}
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
         # No stored id has half a surrogate pair, and SQLite accepts none.
@@ -56,7 +85,7 @@ class Catalogue:
     def in_state(self, state: DocumentState) -> list[int]:
         """Return the numbers of the documents in a state, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
-        return [number for (number,) in self._rows(query, state)]
+        return [number for (number,) in self._rows(query, state) if self._is_seen(number)]
 
     def is_searchable(self) -> bool:
         """Return whether any passage should be in the index."""
@@ -66,20 +95,24 @@ class Catalogue:
     def languages(self) -> list[str]:
         """Return the languages of the searchable documents."""
         query = "SELECT DISTINCT language FROM documents WHERE state = ?"
-        return [language for (language,) in self._rows(query, DocumentState.INDEXED)]
+        if self._seen is None:
+            return [language for (language,) in self._rows(query, DocumentState.INDEXED)]
+        found = self._listed(query + " AND number IN (%s)", [*self._seen], DocumentState.INDEXED)
+        return sorted({language for (language,) in found})
 
     def document(self, number: int) -> Document | None:
         """Return one whole document."""
         columns = ("id", "title", "text", "tree", "pages", "source", "media_type", "language")
-        of = self._read(number, *columns, "metadata", "warnings")
-        return to_document(of) if of else None
+        of = self._read(number, *columns, "metadata", "warnings") if self._is_seen(number) else {}
+        return to_document(of | {"source": self._source(number, of["source"])}) if of else None
 
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
         columns = ("id", "title", "language", "source", "text", "media_type")
-        of = self._read(number, *columns, "metadata")
+        of = self._read(number, *columns, "metadata") if self._is_seen(number) else {}
         if not of:
             return None
+        of["source"] = self._source(number, of["source"])
         of["date"] = json.loads(of.pop("metadata")).get("date", "")
         return StoredText(**of)
 
@@ -124,7 +157,9 @@ class Catalogue:
     def files_of(self, document: int) -> list[FileRecord]:
         """Return the files that a document was read from."""
         query = f"SELECT {_FILE} FROM files JOIN file_documents USING (path) WHERE document = ?"
-        return [_to_file(row) for row in self._rows(query, document)]
+        found = [_to_file(row) for row in self._rows(query, document)]
+        own = None if self._seen is None else self._seen.get(document, ("", Path()))[1]
+        return [file for file in found if own in (None, file.path)]
 
     def documents_of(self, path: Path) -> list[str]:
         """Return the ids of a file's documents, in the file's order."""
@@ -252,6 +287,13 @@ class Catalogue:
     def close(self) -> None:
         """Close it. Safe to call twice."""
         self.database.close()
+
+    def _is_seen(self, number: int) -> bool:
+        return self._seen is None or number in self._seen
+
+    def _source(self, number: int, source: str) -> str:
+        """Return a file of a document that may be named: other folders may have it too."""
+        return source if self._seen is None else str(self._seen[number][1])
 
     # Parts that a store on tables has of its own
 

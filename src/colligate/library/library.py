@@ -71,6 +71,7 @@ class AsyncLibrary(View):
         engine: what a new library keeps its documents in: "sqlite" (the default) or "lance" (Lance
             tables, which have versions; extra `scale`; always in a bucket). A library that exists
             keeps its own.
+        folders: only the documents of the files in these are in view, and nothing is changed.
         reading: how files are read.
 
     Raises:
@@ -83,6 +84,7 @@ class AsyncLibrary(View):
         *,
         embedder: Embedder | str | None = None,
         engine: str | None = None,
+        folders: Sequence[Path | str] = (),
         **reading: Unpack[ReadOptions],
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
@@ -96,7 +98,7 @@ class AsyncLibrary(View):
         self.path = self._store.path
         self._reading = reading
         self._embedder = LibraryEmbedder(embedder)
-        super().__init__(Searcher(self._store, self._embedder.open))
+        super().__init__(Searcher(self._store, self._embedder.open, folders))
         self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -119,9 +121,9 @@ class AsyncLibrary(View):
 
     async def files(self, document_id: str) -> list[FileRecord]:
         """Return the files that a document was read from, as they were then."""
-        catalogue = await self._store.open_catalogue()
-        numbers = await in_thread(catalogue.numbers, [document_id])
-        return await in_thread(catalogue.files_of, numbers.get(document_id, 0))
+        async with self._searcher.open_catalogue() as catalogue:
+            numbers = await in_thread(catalogue.numbers, [document_id])
+            return await in_thread(catalogue.files_of, numbers.get(document_id, 0))
 
     @property
     def refused_embedder(self) -> ModelError | None:
@@ -130,7 +132,10 @@ class AsyncLibrary(View):
 
     async def embedder_name(self) -> str | None:
         """Return the name of the embedder that made the vectors; None if there are none yet."""
-        made = await in_thread((await self._store.open_catalogue()).meta, "embedder")
+        async with self._searcher.open_catalogue() as catalogue:
+            made = await in_thread(catalogue.meta, "embedder")
+            if self._searcher.folders and not await in_thread(catalogue.numbers):
+                made = None
         return None if made is None else OWN_EMBEDDERS.get(made, made)
 
     async def embed(
@@ -148,7 +153,7 @@ class AsyncLibrary(View):
         """
         store, searcher = await self._store.pin(), self._searcher
         if store is not self._store:
-            searcher = Searcher(store, self._embedder.open)
+            searcher = Searcher(store, self._embedder.open, searcher.folders)
         return View(searcher, document_ids)
 
     # Changing
@@ -411,6 +416,8 @@ class AsyncLibrary(View):
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
+        if self._searcher.folders:
+            raise UsageError("cannot change the library", "only some of its folders are in view")
         async with self._changing:
             try:
                 yield

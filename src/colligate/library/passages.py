@@ -71,7 +71,7 @@ class PassageIndex:
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
 
-        How rare a term is counts over all passages, whatever the scope.
+        How rare a term is counts over all passages, or over those of `scope.among`.
         """
         found = list(self._database.listed(_FIND_WORDS, terms.ids))
         if not found:
@@ -81,19 +81,26 @@ class PassageIndex:
         postings = np.frombuffer(b"".join(row[2] for row in found), _POSTING)
         lengths = np.array([len(row[2]) // _POSTING.itemsize for row in found])
         rows = self._vectors.read()
-        counts = np.bincount(term_of_row, lengths)
-        total = max(np.count_nonzero(rows.numbers), counts.max())  # some may have gone meanwhile
-        given = dict(zip(terms.ids, terms.weights, strict=True))
-        idf = np.log1p((total - counts + 0.5) / (counts + 0.5)) * [given[each] for each in ids]
         places = np.repeat(of_row * _BLOCK, lengths) + postings["place"]
-        weights = np.repeat(idf[term_of_row], lengths) * postings["weight"]
-        scores = np.bincount(places, weights, len(blocks) * _BLOCK)
         # Every passage that is in the file has its place among the scores, or a score of 0.
         in_file = rows.numbers // _BLOCK
         order = np.full(max(blocks[-1], in_file.max(initial=0)) + 1, len(blocks))
         order[blocks] = np.arange(len(blocks))
+        place_of_row = order[in_file] * _BLOCK + rows.numbers % _BLOCK
+        counts, total = np.bincount(term_of_row, lengths), np.count_nonzero(rows.numbers)
+        if scope.among is not None:
+            counted = (rows.numbers > 0) & _is_in(rows.documents, scope.among)
+            weight = np.zeros((len(blocks) + 1) * _BLOCK)
+            weight[place_of_row[counted]] = 1
+            counts = np.bincount(np.repeat(term_of_row, lengths), weight[places])
+            total = np.count_nonzero(counted)
+        total = max(total, counts.max())  # some may have gone meanwhile
+        given = dict(zip(terms.ids, terms.weights, strict=True))
+        idf = np.log1p((total - counts + 0.5) / (counts + 0.5)) * [given[each] for each in ids]
+        weights = np.repeat(idf[term_of_row], lengths) * postings["weight"]
+        scores = np.bincount(places, weights, len(blocks) * _BLOCK)
         scores = np.append(scores, np.zeros(_BLOCK))  # of the blocks without any of the terms
-        own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
+        own = scores[place_of_row].astype(np.float32)
         return take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
 
     def remove(self, documents: Collection[int]) -> None:

@@ -131,10 +131,15 @@ class ScoredPassage:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which documents are searched: `within` them (None: all), and never `without`."""
+    """Which documents are searched: `within` them (None: all), and never `without`.
+
+    How rare a word is counts over all passages (decision 37), or over those of the documents
+    `among`, where nothing may tell of the others.
+    """
 
     within: Collection[int] | None = None
     without: Collection[int] = ()
+    among: Collection[int] | None = None
 
 
 class Cluster(Protocol):

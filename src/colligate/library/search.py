@@ -15,6 +15,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from colligate.documents import Document, Hit, Passage, Span, clean_text
 from colligate.documents.document import SHEETS
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
-from colligate.library.catalogue import Catalogue
+from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.protocols import PassageStore, Scope, ScoredPassage, StoredText
 from colligate.library.schema import DocumentState
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -53,12 +54,19 @@ class SearchStore(Protocol):
 
 
 class Searcher:
-    """What the views of one library share: its store, its embedder and documents in memory."""
+    """What the views of one library share: its store, its embedder and documents in memory.
+
+    With `folders` there are no documents for them but those of the files in these.
+    """
 
     def __init__(
-        self, store: SearchStore, open_embedder: Callable[[Catalogue], Awaitable[Embedder]]
+        self,
+        store: SearchStore,
+        open_embedder: Callable[[Catalogue], Awaitable[Embedder]],
+        folders: Iterable[Path | str] = (),
     ) -> None:
         self.store = store
+        self.folders = tuple(map(resolve_path, folders))
         self.open_embedder = open_embedder
         # A document larger than the whole cache is kept alone in it.
         self._documents: LRUCache[int, Document] = LRUCache(
@@ -87,7 +95,10 @@ class Searcher:
         async with self._entering:
             self._calls += 1
         try:
-            yield await self.store.open_catalogue()
+            catalogue = await self.store.open_catalogue()
+            if self.folders:
+                catalogue = await in_thread(catalogue.confine, self.folders)
+            yield catalogue
         finally:
             self._calls -= 1
             self._left.set()
@@ -200,6 +211,9 @@ class View:
         if k < 1 or not any(True for _ in split_words(query)):
             return []
         async with self._searcher.open_catalogue() as catalogue:
+            alone = bool(self._searcher.folders)
+            if within is None and alone:
+                within = await in_thread(lambda: list(catalogue.numbers()))
             numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
             index = await self._searcher.store.open_index()
             if index is None or numbers == []:
@@ -220,7 +234,7 @@ class View:
                     index,
                     vector,
                     terms,
-                    Scope(numbers, hidden),
+                    Scope(numbers, hidden, catalogue.numbers().values() if alone else None),
                     lambda found: (place.get(found.document, found.document), found.passage),
                     min(k, _MAX_K),
                 )

@@ -208,7 +208,7 @@ class LanceIndex:
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
 
-        How rare a term is counts over all passages, whatever the scope.
+        How rare a term is counts over all passages, or over those of `scope.among`.
         """
         if not terms:
             return []
@@ -219,12 +219,16 @@ class LanceIndex:
             self._words.clear()
             words = self._find_words()
             found = words.find(terms.ids)
-        total = len(words.numbers)
-        scores = np.zeros(total, np.float32)
+        scores = np.zeros(len(words.numbers), np.float32)
+        counted = np.ones(len(words.numbers), bool)
+        if scope.among is not None:
+            counted = np.isin(words.documents, list(scope.among))
+        total = np.count_nonzero(counted)
         for id_, weight in zip(terms.ids, terms.weights, strict=True):
             if id_ in found:
                 at, weights = found[id_]
-                idf = np.log(np.float32((total - len(at) + 0.5) / (len(at) + 0.5)) + np.float32(1))
+                count = np.count_nonzero(counted[at])
+                idf = np.log(np.float32((total - count + 0.5) / (count + 0.5)) + np.float32(1))
                 scores[at] += np.float32(weight) * idf * weights
         numbers = np.where(scores > 0, words.numbers, 0)
         return take_best(scores, numbers, words.documents, limit, scope)

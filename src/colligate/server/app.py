@@ -33,6 +33,7 @@ from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import MissingExtra, UsageError
 from colligate.server import embeddings, ollama, openai
+from colligate.server.audit import Audit
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.connections import (
@@ -98,7 +99,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         app.mount("/assets", GZipMiddleware(_Assets(directory=PAGE / "assets")), name="assets")
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
-    app.add_middleware(Guard, config=config, metrics=server.metrics)
+    app.add_middleware(Guard, config=config, metrics=server.metrics, audit=Audit(config))
     app.add_middleware(Tidied)
     if config.allow_origins:
         app.add_middleware(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import ipaddress
 import re
 import secrets
 import time
@@ -12,13 +12,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.errors import UsageError
+from colligate.server.audit import AUDIT, USE, Audit, Use
 from colligate.server.config import ServerConfig, is_loopback
 from colligate.server.errors import Forbidden, Refused, error_response
-from colligate.server.metrics import Metrics
+from colligate.server.metrics import Metrics, route_of
 from colligate.server.tokens import CALLER, NamedToken, Right, TokenFile
-
-USES = logging.getLogger("colligate.tokens")
-"""Each request that a named token allows or that is refused to it: name, method, path, status."""
 
 # Everything else needs the token: the page asks for it, the documentation holds no user's data.
 _OPEN = frozenset("/ /index.html /healthz /favicon.ico /favicon.svg /api/openapi.json".split())
@@ -45,8 +43,8 @@ _RIGHTS = tuple(
         ("POST", "/api/libraries/[^/]+/(ask|table(/estimate)?)", {Right.ASK}),
         ("POST", "/v1/chat/completions|/api/chat", {Right.ASK}),
         # Of each run, a token that is not an admin's sees its own.
-        ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
-        ("DELETE|PUT", "/api/runs/.*", {Right.ASK}),
+        ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/(runs|feedback)", {Right.READ, Right.ASK}),
+        ("DELETE|PUT|POST", "/api/runs/.*", {Right.ASK}),
         ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
         ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
         (".*", "/metrics", {Right.ADMIN}),
@@ -71,19 +69,21 @@ def needed_rights(method: str, path: str) -> frozenset[Right]:
 
 
 class Guard:
-    """ASGI middleware around all routes: it refuses, reports errors, adds headers and counts.
+    """ASGI middleware around all routes: it refuses, reports errors, adds headers, counts, audits.
 
     A server on loopback answers only to names of this machine and of allowed origins, so that a
     web page whose own name was made to point here (DNS rebinding) reads nothing. Requests that
     change something are refused to pages of other origins, with a token or without.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, config: ServerConfig, metrics: Metrics, audit: Audit) -> None:
         self._app = app
         self._config = config
         self._metrics = metrics
         self._token = None if config.token is None else config.token.encode()
         self._tokens = None if config.tokens is None else TokenFile(config.tokens)
+        self._audit = audit
+        self._user_header = (config.proxy_user_header or "").lower().encode()
         origins = {_parse(each).hostname for each in config.allow_origins}
         self._names = {config.host, *origins} - {None}
 
@@ -102,25 +102,26 @@ class Guard:
                 self._finish_headers(scope, message)
             await send(message)
 
-        before = CALLER.set(None)
+        before, use_before = CALLER.set(None), USE.set(use := Use())
         try:
+            user = self._take_user(scope)
             self._check_names(scope)
             if not self._is_open(scope["path"]):
-                self._admit(scope)
+                self._admit(scope, user)
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if status is not None:  # the connection is closed instead
                 raise
             await error_response(error, scope["path"])(scope, receive, send_with_headers)
         finally:
+            if not _is_public(scope["path"]):
+                self._audit.write(scope, route_of(scope), status or _HUNG_UP, use)
             CALLER.reset(before)
+            USE.reset(use_before)
             self._metrics.count_request(scope, status or _HUNG_UP, time.perf_counter() - began)
 
     def _finish_headers(self, scope: Scope, message: Message) -> None:
-        """Add the security headers to a response; log it if a named token asked for it."""
-        if (caller := CALLER.get()) is not None:
-            what = (caller.name, scope["method"], scope["path"], message["status"])
-            USES.info("%s %s %r %d", *what)
+        """Add the security headers to a response."""
         headers = MutableHeaders(scope=message)
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
@@ -148,16 +149,34 @@ class Guard:
         return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
     def _is_open(self, path: str) -> bool:
-        without_tokens = self._token is None and self._tokens is None
-        return without_tokens or path in _OPEN or path.startswith(_ASSETS)
+        return (self._token is None and self._tokens is None) or _is_public(path)
 
-    def _admit(self, scope: Scope) -> None:
-        """Refuse a request without a token that allows it; set `CALLER` if it is a named one."""
+    def _take_user(self, scope: Scope) -> str | None:
+        """Return whom a trusted proxy names; nobody after this sees the header, whoever sent it."""
+        names = [value for name, value in scope["headers"] if name == self._user_header]
+        scope["headers"] = [each for each in scope["headers"] if each[0] != self._user_header]
+        try:
+            peer = ipaddress.ip_address((scope.get("client") or ("",))[0])
+            peer = getattr(peer, "ipv4_mapped", None) or peer
+        except ValueError:  # a socket without an address
+            return None
+        if not names or not any(peer in network for network in self._config.trusted_proxies):
+            return None
+        return names[0].decode("latin-1") if len(names) == 1 else ""
+
+    def _admit(self, scope: Scope, user: str | None) -> None:
+        """Refuse a request without a token that allows it; set `CALLER` if it is a named one.
+
+        Whom a trusted proxy names has the rights of the token of this name, whatever else is sent.
+        """
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        if self._token and secrets.compare_digest(given.encode(), self._token):
+        if user is None and self._token and secrets.compare_digest(given.encode(), self._token):
             return
-        caller = self._find(given)
+        caller = self._find(given, user)
+        if caller is None and user is not None:
+            hint = "whoever runs the server can make one: colligate token make NAME --no-secret"
+            raise Refused(401, f"there is no token named {user!r}, which the proxy sent", hint=hint)
         if caller is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="colligate"'}
             hint = "send Authorization: Bearer TOKEN"
@@ -165,12 +184,18 @@ class Guard:
         CALLER.set(caller)
         require(*needed_rights(scope["method"], scope["path"]))
 
-    def _find(self, given: str) -> NamedToken | None:
+    def _find(self, given: str, user: str | None) -> NamedToken | None:
         try:
+            if user is not None:
+                return self._tokens.named(user) if self._tokens else None
             return self._tokens.find(given) if self._tokens and given else None
         except UsageError as error:  # changed while the server runs
-            USES.error("no named token is accepted: %s", error)
+            AUDIT.error("no named token is accepted: %s", error)
             return None
+
+
+def _is_public(path: str) -> bool:
+    return path in _OPEN or path.startswith(_ASSETS)
 
 
 def require(*rights: Right) -> None:

@@ -6,10 +6,17 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from colligate.errors import UsageError
+
 _MEBIBYTE = 1 << 20
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DEFAULT_LIBRARY = "default"
 """The name of the library that the server was started with."""
+
+LIBRARY_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+"""The pattern of the names of libraries."""
 
 LIBRARIES_SUFFIX = ".libraries"
 """Ends the name of the folder of all other libraries: `papers.libraries/` next to `papers/`."""
@@ -21,6 +28,9 @@ class ServerConfig:
 
     Every client must send the `token`, which allows everything, or one of those in the file
     `tokens`; with neither, anyone who reaches the port may ask. Pages of `allow_origins` may too.
+    A proxy in one of the networks `trusted_proxies` names one of `tokens` in the header
+    `proxy_user_header`. `audit` is the file of the audit log, which has the texts of questions with
+    `audit_questions`.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
@@ -37,6 +47,10 @@ class ServerConfig:
     port: int = 8420
     token: str | None = None
     tokens: Path | None = None
+    proxy_user_header: str | None = None
+    trusted_proxies: tuple[Network, ...] = ()
+    audit: Path | None = None
+    audit_questions: bool = False
     allow_origins: tuple[str, ...] = ()
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
@@ -55,10 +69,25 @@ class ServerConfig:
     header_seconds: float = 20.0
     body_seconds: float = 60.0
 
+    def __post_init__(self) -> None:
+        given = (self.proxy_user_header, self.trusted_proxies, self.tokens)
+        if any(given[:2]) and not all(given):
+            why = "--proxy-user-header, --trusted-proxy and --tokens go together"
+            raise UsageError("a proxy cannot say who asks", why)
+
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
+
+
+def parse_network(given: str) -> Network:
+    """Return the network of an address such as 10.0.0.7, or of 10.0.0.0/8."""
+    try:
+        return ipaddress.ip_network(given, strict=False)
+    except ValueError:
+        hint = "write it as 10.0.0.7, 10.0.0.0/8 or ::1"
+        raise UsageError(f"{given!r} is no address and no network", "", hint) from None
 
 
 def is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from colligate.server.auth import USES
+from colligate.server.audit import AUDIT
 from colligate.server.config import ServerConfig
 
 _log = logging.getLogger(__name__)
@@ -148,4 +148,4 @@ def log_to_stderr() -> None:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    USES.setLevel(logging.INFO)
+    AUDIT.setLevel(logging.INFO)

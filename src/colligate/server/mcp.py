@@ -27,6 +27,7 @@ from colligate.library.ingest import Ingested
 from colligate.library.sources import SearchMode, Sources, find_document, select_documents
 from colligate.library.store import CELLS_FILE
 from colligate.library.web import hide_folders
+from colligate.server.audit import note_use
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.shapes import (
     AnswerShape,
@@ -400,6 +401,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             met = await select_documents(sources, where)
             documents = [each for each in met if documents is None or each in documents]
         hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
+        note_use(library, [hit.passage.document_id for hit in hits])
         passages = [describe_passage(hit) for hit in hits]
         return {"passages": passages, "unread": service.unread(library)}
 
@@ -426,6 +428,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         except UnknownDocument:
             named = find_document(document, await sources.documents())
             source = await sources.document(named)
+        note_use(library, [source.id])
         if start is not None and start >= len(source):
             raise UsageError(f"no character {start} here", f"the document has {len(source):,}")
         node = source.tree.root if start is None else _section_at(source, start)

@@ -48,7 +48,7 @@ class Metrics:
 
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request by its route: the path would hold names of documents."""
-        route = _route_of(scope)
+        route = route_of(scope) or "other"
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self.requests.labels(method, route, str(status)).inc()
         self.request_seconds.labels(route).observe(seconds)
@@ -65,9 +65,9 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-def _route_of(scope: Scope) -> str:
-    """Return the path as it was declared, such as `/api/jobs/{job_id}`."""
+def route_of(scope: Scope) -> str:
+    """Return the path as it was declared, such as `/api/jobs/{job_id}`; "" if it is none."""
     declared = getattr(scope.get("route"), "path_format", None)
     if isinstance(declared, str):
         return declared
-    return scope["path"] if scope["path"] in _PLAIN else "other"
+    return scope["path"] if scope["path"] in _PLAIN else ""

@@ -32,6 +32,7 @@ from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
 from colligate.readers.filling import Shape
 from colligate.readers.finding import Likely
+from colligate.server.audit import note_use
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, Conflict, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -39,6 +40,7 @@ from colligate.server.metrics import Metrics
 from colligate.server.shapes import (
     AskRequest,
     Correction,
+    Feedback,
     TableRequest,
     describe_filled,
     describe_row,
@@ -107,6 +109,7 @@ class Runs:
         if over >= self._config.waiting:
             why = f"{self._config.runs} questions are being answered and {over} wait"
             raise Busy("too many questions at once", why, "ask again later")
+        note_use(library, question=asked["question"])
         caller = CALLER.get()
         run = RecordedRun(
             library=library,
@@ -132,6 +135,7 @@ class Runs:
         run = self._runs.get(run_id)
         if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
+        note_use(run.library)
         return run
 
     def list_runs(self, library: str) -> list[RecordedRun]:
@@ -215,6 +219,20 @@ class Runs:
             self.get(run.id)  # one forgotten meanwhile is not written again
             await in_thread(run.save, {"table": shown})
         return cell
+
+    async def rate(self, run: RecordedRun, said: Feedback) -> None:
+        """Keep what a person says of an answer, in place of what was said before."""
+        async with self._correcting:
+            answer = await run.result()
+            run.feedback = said
+            await in_thread(run.save, {"answer": answer})
+
+    async def list_feedback(self, library: str) -> list[dict[str, Any]]:
+        """Return the rated answers that the caller may see, as questions that `bench run` reads."""
+        infos = await (await self._libraries.open_library(library)).documents()
+        names = {info.id: hide_folders(info.source) for info in infos}
+        rated = [run for run in self.list_runs(library) if run.feedback and run.visible]
+        return [_describe_feedback(run, await run.result(), names) for run in rated]
 
     async def _execute(
         self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
@@ -335,6 +353,34 @@ def _make_strategy(request: AskRequest) -> Strategy:
 # One run: its state, its events, its outcome.
 
 
+def _describe_feedback(
+    run: RecordedRun, answer: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a rated answer as a question of a data set: a good one is the right answer to it."""
+    assert run.feedback is not None
+    given = answer["short_answer"] or answer["answer"]
+    cited = [{key: each[key] for key in _CITED} for each in answer["citations"]]
+    right: dict[str, Any] = {}
+    if run.feedback.good and answer["found"]:
+        right = {
+            "answer": given,
+            "gold": [names.get(each["document"], each["document"]) for each in cited],
+        }
+    elif run.feedback.good:
+        right = {"answerable": False}
+    return {
+        "id": run.id,
+        "question": answer["question"],
+        "documents": [*dict.fromkeys(names.get(each, each) for each in run.documents or ())],
+        **right,
+        "given": given,
+        "cited": cited,
+        "strategy": run.strategy,
+        "asked_by": run.asked_by,
+        **run.feedback.model_dump(),
+    }
+
+
 class RecordedRun(Work):
     """A run, under way or kept; `asked_by` is the named token of the question, if any."""
 
@@ -349,6 +395,7 @@ class RecordedRun(Work):
     calls: int = 0
     found: bool | None = None
     asked_by: str | None = None
+    feedback: Feedback | None = None
     # Not shown: the beginning of the token's digest, since another may get its name later, and the
     # documents that earlier answers of the conversation cite, None if one came without.
     asked_with: str | None = Field(default=None, exclude=True)
@@ -371,7 +418,8 @@ class RecordedRun(Work):
         caller = CALLER.get()
         if caller is None or Right.ADMIN in caller.rights:
             return True
-        return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
+        own = (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
+        return own and bool(caller.folders(self.library))
 
     def open(self, limit: int) -> None:
         """Create its files; after `limit` bytes of events the rest is not recorded."""
@@ -427,13 +475,17 @@ class RecordedRun(Work):
 
     async def outcome(self) -> dict[str, Any]:
         """Return the answer, table or problem under its name, or `{}` before the end."""
-        if self.kept_outcome is not None or not self.ended:
-            return self.kept_outcome or {}
-        try:
-            summary = json.loads(await in_thread(self.summary.read_bytes))
-        except FileNotFoundError:
-            return {"problem": problem(404, "the run was forgotten")}
-        return {key: summary[key] for key in ("answer", "table", "problem") if key in summary}
+        outcome = self.kept_outcome
+        if outcome is None and self.ended:
+            try:
+                outcome = json.loads(await in_thread(self.summary.read_bytes))
+            except FileNotFoundError:
+                return {"problem": problem(404, "the run was forgotten")}
+        outcome = {key: value for key, value in (outcome or {}).items() if key in _OUTCOMES}
+        for shown, listed in (("answer", "citations"), ("table", "rows")):
+            found = outcome.get(shown, {}).get(listed, ())
+            note_use(self.library, [each["document"] for each in found])
+        return outcome
 
     async def result(self, name: str = "answer") -> dict[str, Any]:
         """Return the answer or the table of a run that has ended; `RunFailed` if it has none."""
@@ -490,6 +542,8 @@ class RecordedRun(Work):
 # Runs on disk.
 
 _BATCH = 1 << 18  # bytes read at once, about
+_CITED = ("document", "start", "end", "quote")
+_OUTCOMES = ("answer", "table", "problem")
 _SUFFIXES = (".jsonl", ".json", ".new")
 
 

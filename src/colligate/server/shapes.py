@@ -222,6 +222,14 @@ class Correction(BaseModel):
     ]
 
 
+class Feedback(BaseModel):
+    """What a person says of an answer."""
+
+    model_config = ConfigDict(extra="forbid")
+    good: bool
+    note: Annotated[str, Field(max_length=2000)] = ""
+
+
 class TableShape(TypedDict):
     """The object that `colligate table --json` prints; over HTTP with its run and its seconds.
 

@@ -18,6 +18,7 @@ from colligate.engine import Engine
 from colligate.errors import ReadingError
 from colligate.library.parsing import ParserPool
 from colligate.library.sources import Sources
+from colligate.server.audit import note_use
 from colligate.server.auth import require
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import NotHere
@@ -94,6 +95,7 @@ class ServerState:
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Open a library."""
         require(Right.READ)
+        note_use(library)
         return await self.libraries.open_library(library)
 
     async def view_file(

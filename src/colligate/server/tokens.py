@@ -6,18 +6,19 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from colligate.errors import UsageError
+from colligate.server.config import LIBRARY_NAME
 
 
 class Right(StrEnum):
@@ -30,14 +31,19 @@ class Right(StrEnum):
 
 
 class NamedToken(BaseModel):
-    """A token as its file holds it: a digest and rights."""
+    """A token as its file holds it: a digest, rights, and the libraries that exist for it.
+
+    Each of `libraries` is a name, or NAME:FOLDER for the documents of the files in a folder alone;
+    None stands for all libraries.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     rights: Annotated[tuple[Right, ...], Field(min_length=1)]
     made: date
+    libraries: tuple[Annotated[str, Field(pattern=rf"^{LIBRARY_NAME}(:.+)?$")], ...] | None = None
     per_minute: Annotated[None, Field(exclude=True)] = None  # earlier versions wrote it
 
     @property
@@ -48,6 +54,21 @@ class NamedToken(BaseModel):
     def may(self, rights: Collection[Right]) -> bool:
         """Return whether it has one of these rights."""
         return Right.ADMIN in self.rights or not {*rights}.isdisjoint(self.rights)
+
+    def folders(self, library: str) -> frozenset[str]:
+        """Return the folders of a library that it sees: "" is all of it, none that it sees none."""
+        if self.libraries is None:
+            return frozenset({""})
+        bound = (each.partition(":") for each in self.libraries)
+        return frozenset(folder for name, _, folder in bound if name == library)
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.libraries is not None and Right.ADMIN in self.rights:
+            raise ValueError("the right admin cannot be bound to libraries")
+        if Right.WRITE in self.rights and any(":" in each for each in self.libraries or ()):
+            raise ValueError("the right write cannot be bound to a folder")
+        return self
 
 
 CALLER: ContextVar[NamedToken | None] = ContextVar("caller", default=None)
@@ -97,7 +118,13 @@ class TokenFile:
         found = [each for each in self.read() if secrets.compare_digest(each.sha256, digest)]
         return found[0] if found else None
 
-    def make(self, name: str, rights: Collection[Right]) -> str:
+    def named(self, name: str) -> NamedToken | None:
+        """Return the token of a name."""
+        return next((each for each in self.read() if each.name == name), None)
+
+    def make(
+        self, name: str, rights: Collection[Right], libraries: Sequence[str] | None = None
+    ) -> str:
         """Add a token and return it: only its digest is kept."""
         token = secrets.token_urlsafe(32)
         try:
@@ -106,9 +133,15 @@ class TokenFile:
                 sha256=_digest(token),
                 rights=tuple(right for right in Right if right in rights),
                 made=datetime.now(UTC).date(),
+                libraries=None if libraries is None else tuple(libraries),
             )
-        except ValidationError:
-            why = "expected at most 64 small letters, digits, points, dashes and underscores"
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            why = str(fault["msg"]).removeprefix("Value error, ")
+            if fault["loc"] == ("name",):
+                why = "expected at most 128 letters, digits and . _ - @ +, a letter or digit first"
+            elif fault["loc"]:
+                why = f"{fault['input']!r} is neither the NAME of a library nor NAME:FOLDER"
             raise UsageError(f"cannot make the token {name!r}", why) from None
         with self._locked():
             tokens = self.read() if self.path.exists() else []

@@ -77,10 +77,11 @@ class UploadJobs:
         await self._tidy(job)
 
     def get(self, job_id: str) -> UploadJob:
-        """Return a job; `NotHere` if there is none of this id."""
-        if job_id not in self._jobs:
+        """Return a job; `NotHere` if there is none of this id whose library the caller sees."""
+        job = self._jobs.get(job_id)
+        if job is None or not self._libraries.is_whole(job.library):
             raise NotHere("no such job", "jobs that ended long ago are forgotten")
-        return self._jobs[job_id]
+        return job
 
     async def cancel(self, library: str) -> None:
         """Stop a library's jobs and wait for their end."""
@@ -103,7 +104,12 @@ class UploadJobs:
             self.start(job)
 
     def unread(self, library: str) -> int:
-        """Return the number of files of a library that wait to be read, or are being read."""
+        """Return the number of files of a library that wait to be read, or are being read.
+
+        A caller who sees only folders of it learns of none: no file that is sent gets there.
+        """
+        if not self._libraries.is_whole(library):
+            return 0
         return sum(len(job.files) for job in self._unfinished(library))
 
     def _unfinished(self, library: str | None = None) -> list[UploadJob]:

@@ -14,7 +14,6 @@ from colligate.core.strategy import list_strategies, load_strategy, summarize
 from colligate.models import Role
 from colligate.models.advice import find_machine, suggest
 from colligate.models.names import redact_name
-from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.metrics import CONTENT_TYPE
 from colligate.server.state import State
 
@@ -24,11 +23,11 @@ router = APIRouter(tags=["about"])
 @router.get("/api/about", summary="Version, models, strategies, limits, libraries")
 async def describe_server(server: State) -> dict[str, Any]:
     """Return what this server offers and accepts."""
-    engine = server.libraries.engine(DEFAULT_LIBRARY)
+    session = server.libraries.models
     strategies = []
     for name in list_strategies():
         kind = load_strategy(name)
-        needs = await engine.list_needs(kind)
+        needs = await session.list_needs(kind)
         lacking = [need for need in needs if need.required and need.met is not True]
         strategies.append(
             {
@@ -42,8 +41,8 @@ async def describe_server(server: State) -> dict[str, Any]:
             }
         )
     config = server.config
-    models = await engine.open_models()
-    by_default = models[Role.READER].name == "bundled" and engine.named.reader is None
+    models = await session.open_models()
+    by_default = models[Role.READER].name == "bundled" and session.named.reader is None
     machine = await asyncio.to_thread(find_machine)
     return {
         "version": __version__,

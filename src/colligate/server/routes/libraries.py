@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
 from colligate.library.sources import SearchMode, select_documents
+from colligate.server.audit import note_use
+from colligate.server.config import LIBRARY_NAME
 from colligate.server.errors import Conflict
-from colligate.server.libraries import NAME
 from colligate.server.shapes import LibraryShape, PassageShape, describe_passage
 from colligate.server.state import ServerState, State
 from colligate.server.stream import EventStream, sse
@@ -26,7 +27,7 @@ class NewLibrary(BaseModel):
     """The library to make."""
 
     model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    name: Annotated[str, Field(pattern=f"^{LIBRARY_NAME}$")]
 
 
 @router.get("", summary="List the libraries")
@@ -64,6 +65,7 @@ async def search_library(
     library = await server.libraries.open_library(name)
     within = await select_documents(library, where) if where else None
     hits = await library.search(q, k=k, mode=mode, documents=within)
+    note_use(name, [hit.passage.document_id for hit in hits])
     return [describe_passage(hit) for hit in hits]
 
 

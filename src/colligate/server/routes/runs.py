@@ -13,9 +13,9 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest, TableRequest
+from colligate.server.shapes import AnswerShape, AskRequest, Feedback, TableRequest
 from colligate.server.state import ServerState, State
-from colligate.server.stream import AsciiJSONResponse, EventStream, is_heard, sse
+from colligate.server.stream import AsciiJSONResponse, EventStream, encode_json, is_heard, sse
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _QUEUED = b'{"event": "queued"'
@@ -69,13 +69,37 @@ async def export_run(
     run_id: str, ending: Literal["md", "html", "docx", "bib"], server: State
 ) -> Response:
     """Return the answer with its sources as Markdown, HTML or Word, or its documents as BibTeX."""
-    run = server.runs.get(run_id)
-    if not run.ended:
-        raise Conflict("the run has no answer so far", "", "ask again when it has ended")
+    run = _ended(server, run_id)
     media_type, render = FORMATS[f".{ending}"]
     content = await in_thread(render, await run.result())
     name = {"Content-Disposition": f'attachment; filename="answer.{ending}"'}
     return Response(content, headers=name, media_type=media_type)
+
+
+@router.post("/runs/{run_id}/feedback", status_code=204, summary="Say whether an answer is good")
+async def rate_run(run_id: str, body: Feedback, server: State) -> Response:
+    """Keep it with the run, in place of what was said before."""
+    await server.runs.rate(_ended(server, run_id), body)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/libraries/{name}/feedback",
+    summary="The answers that people rated, as a data set",
+    response_class=Response,
+    responses={200: {"content": {"application/jsonl": {}}}},
+)
+async def export_feedback(name: str, server: State) -> Response:
+    """Return JSON Lines that `colligate bench run own` reads: a good answer is the right one."""
+    lines = [encode_json(each) + b"\n" for each in await server.runs.list_feedback(name)]
+    return Response(b"".join(lines), media_type="application/jsonl")
+
+
+def _ended(server: ServerState, run_id: str) -> RecordedRun:
+    run = server.runs.get(run_id)
+    if not run.ended:
+        raise Conflict("the run has no answer so far", "", "ask again when it has ended")
+    return run
 
 
 @router.get("/runs/{run_id}/events", summary="Replay and follow a run", response_class=EventStream)
