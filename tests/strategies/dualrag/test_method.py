@@ -172,34 +172,6 @@ async def test_an_empty_outline_is_a_refusal(ask, summary):
     assert "QuotedReply" not in kinds(model)
 
 
-PROMPTS = """
-[[reasoner]]
-role = "user"
-content = "R {question} | {outline} | {thoughts}"
-[[identifier]]
-role = "user"
-content = "E {question} | {outline} | {thoughts} | {entities}"
-[[summarizer]]
-role = "user"
-content = "S {question} | {thoughts} | {entity} | {queries} | {passages}"
-"""
-
-
-async def test_a_users_file_replaces_the_prompts(sources, make_run, tmp_path):
-    file = tmp_path / "prompts.toml"
-    file.write_text(PROMPTS)
-    replies = {"R": '{"thought": "Boats?", "need_retrieve": true}', "E": '{"entities": []}'}
-    async with sources:
-        run, model = make_run(sources, lambda call: replies.get(call.prompt[0], "Boats are ships."))
-        await dualrag(prompts=str(file), k=1, rounds=1, summaries="free").learn(
-            "What are boats?", run
-        )
-    first, second, third = (call.prompt for call in model.calls)
-    assert first == "R What are boats? | (nothing yet) | "
-    assert second == "E What are boats? | (nothing yet) | 1. Boats? | "
-    assert third.startswith("S What are boats? | Boats? | else | Boats? | #### ")
-
-
 class Adaptable(ScriptedModel):
     """Takes adapters; each of its forms says the same under another name."""
 

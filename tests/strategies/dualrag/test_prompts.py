@@ -4,29 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.documents import Passage, Span
-from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.prompts import (
     Summary,
     Wanted,
     clean_entities,
-    identifier_messages,
-    query_messages,
-    reasoner_messages,
-    sentence_messages,
-    summarizer_messages,
 )
 
 # Reasoner
-
-
-@pytest.mark.parametrize("build", [reasoner_messages, sentence_messages])
-def test_the_prompt_shows_question_thoughts_and_outline_in_order(build):
-    content = build("Who?", "#### A\n\nA is b.", ["First.", "Second."])[-1].content
-    places = [content.index(text) for text in ("Question: Who?", "1. First", "2. Second", "#### A")]
-    assert places == sorted(places)
-    assert content.endswith("Question: Who?")
-    assert "<thoughts>" not in build("Who?", "", [])[-1].content
 
 
 def test_a_reply_without_a_verdict_searches_on():
@@ -75,38 +59,7 @@ def test_half_a_reply_is_of_use(row, found):
     assert read(row) == [found]
 
 
-def test_the_prompt_lists_the_names_there_are():
-    assert "- Mill\n" in identifier_messages("Who?", "#### Mill", ["T."], ["Mill"])[-1].content
-    assert "none" in identifier_messages("Who?", "", [], [])[-1].content
-    assert "1. T." in query_messages("Who?", ["T."])[-1].content
-
-
 # Knowledge Summarizer
-
-PASSAGE = Passage(Span("d", 0, 9), "The mill.", "Mills")
-
-
-def prompt(entity="Mill", queries=("owner", "age"), thoughts=("T.",)):
-    messages = summarizer_messages("Who owns it?", thoughts, (entity, queries), [PASSAGE])
-    return messages[-1].content
-
-
-def test_the_prompt_has_passages_question_thoughts_entity_and_queries_in_order():
-    content = prompt()
-    parts = (
-        "The mill.",
-        "Question: Who owns it?",
-        "1. T.",
-        "Entity: <entity>Mill</entity>",
-        "owner; age",
-    )
-    places = [content.index(part) for part in parts]
-    assert places == sorted(places)
-
-
-def test_what_belongs_to_no_entity_is_asked_for_without_one():
-    assert "Entity:" not in prompt(ELSE)
-    assert "owner; age" in prompt(ELSE)
 
 
 def test_no_statement_is_a_summary_and_no_list_is_none():

@@ -226,26 +226,6 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
 
 
-async def test_prompts_can_come_from_a_file(make_run, tmp_path):
-    file = tmp_path / "paper.toml"
-    file.write_text(
-        '[[coordinator]]\nrole = "user"\ncontent = "PLAN {question}"\n'
-        '[[agent]]\nrole = "system"\ncontent = "INVESTIGATE <document>{document}</document>"\n'
-        '[[agent]]\nrole = "user"\ncontent = "{tasks}"\n'
-        '[[synthesis]]\nrole = "user"\ncontent = "MERGE {question} {directive} {findings}"\n'
-    )
-    run, model = make_run(Stations(4), gauges, embedder=ByWords())
-    strategy = SPDRAG(prompts=str(file), merge_tokens=250)
-    assert (await strategy.answer(QUESTION, run)).found
-    begins = {who(call): call.messages[0].content.split()[0] for call in model.calls}
-    assert begins == {
-        "coordinator": "PLAN",
-        "agent": "INVESTIGATE",
-        "synthesis": "MERGE",
-        "reader": "MERGE",
-    }
-
-
 # The loop of an agent
 
 WORDS = ("rain", "snow", "hail", "sleet", "drizzle", "fog", "mist", "dew")
