@@ -23,34 +23,8 @@ STEPS = ("reasoner", "identifier", "summarizer", "answer")  # DualRAG's
 # RDR2's, DualRAG's and LongRefiner's
 COUNTS = ("subtrees", "queries", "redundant_queries", "skeleton_tokens", "structured_tokens")
 
-PAPERS = {
-    "DuQUAD": "table1 table2 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
-    "DualRAG": "table2 table3 table4 table5 table6 table7 table8 table10 table11 table12 table13"
-    " table14 table15 table16 table17 figure4 retrieval",
-    "SPD-RAG": "table1 table2 table3 table4",
-    "RDR2": "table1 table4 table5 table6 table8 table9 table10 table11 table12 table13 ablation"
-    " figure6",
-    "LongRefiner": "table2 table4 ablation figure3 figure4",
-}
 
 suites = pytest.mark.parametrize("name", list_suites())
-
-
-OURS = {"auto", "compose"}  # compare methods with each other, and reproduce no table
-
-
-def test_every_table_has_its_file() -> None:
-    """Nothing is missing, and nothing stands there that no test knows."""
-    prefixes = {paper: paper.lower().replace("-", "") for paper in PAPERS}
-    expected = {
-        f"{prefixes[paper]}-{table}" for paper, tables in PAPERS.items() for table in tables.split()
-    }
-    assert set(list_suites()) == expected | OURS
-    for name in expected:
-        suite = read_suite(name)
-        assert name.startswith(prefixes[suite.paper])
-        assert suite.title.startswith(suite.paper)
-        assert suite.about
 
 
 @suites

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from colligate.core.events import Event, Progressed, Trace
+from colligate.core.events import Trace
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
     EndpointUnreachable,
-    FaultyRecord,
     MalformedOutput,
     RateLimited,
     ServerFailed,
@@ -24,7 +22,6 @@ from colligate.errors import (
 )
 from colligate.lab.jobs.files import ResultFile
 from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile
-from support.processes import start_child
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,6 @@ RESULTS: ResultFile[str, Doubled] = ResultFile(
     "a result",
     "delete it",
 )
-IDENTITY = {"model": {"name": "a", "digest": "0" * 64}, "seed": 0}
 ITEMS = [f"q{n}" for n in range(6)]
 ALL = {item: Doubled(2 * item) for item in ITEMS}
 Work = Callable[[str], Awaitable[Doubled]]
@@ -70,17 +66,13 @@ async def do(
     folder: Path,
     work: Work,
     items: Sequence[str] = ITEMS,
-    identity: Mapping[str, Any] = IDENTITY,
-    arguments: Mapping[str, Any] | None = None,
-    events: list[Event] | None = None,
     **options: Any,
 ) -> dict[str, Doubled]:
     options.setdefault("fail", Doubled.failed)
-    trace = Trace([(events if events is not None else []).append])
     job: Job[str, Doubled, IdentityRecord] = Job(
-        folder, RECORD, RESULTS, trace, phase="doing", **options
+        folder, RECORD, RESULTS, Trace([]), phase="doing", **options
     )
-    async with job.resume(IdentityRecord(identity), arguments or {}):
+    async with job.resume(IdentityRecord({"seed": 0}), {}):
         await job.run({item: item for item in items if job.is_missing(item)}, work)
     return job.results
 
@@ -89,39 +81,7 @@ def finished(folder: Path) -> list[str]:
     return list(RESULTS.read(folder))
 
 
-async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) -> None:
-    worker, events = Worker({"q4": ServerFailed("down")}), list[Event]()
-
-    found = await do(tmp_path, worker, events=events, concurrency=3)
-
-    assert found == {**ALL, "q4": Doubled("", "ServerFailed: down")}
-    assert sorted(worker.done) == ITEMS
-    told = [event for event in events if isinstance(event, Progressed)]
-    assert [(event.done, event.total) for event in told] == [(n, 6) for n in range(1, 7)]
-    assert sorted(event.what for event in told)[4] == "q4: ServerFailed: down"
-    again = Worker()
-    assert await do(tmp_path, again) == found
-    assert again.done == []
-
-
 # Failures
-
-
-async def test_an_item_that_fails_is_stored_with_its_kind_and_can_be_done_again(
-    tmp_path: Path,
-) -> None:
-    broken = Worker({"q1": MalformedOutput("no JSON"), "q2": ServerFailed("down")})
-    found = await do(tmp_path, broken)
-
-    assert (found["q1"].error, found["q2"].error) == (
-        "MalformedOutput: no JSON",
-        "ServerFailed: down",
-    )
-    patient = Worker()
-    assert await do(tmp_path, patient) == found
-    assert patient.done == []
-    assert await do(tmp_path, patient, retry_failed=True) == ALL
-    assert sorted(patient.done) == ["q1", "q2"]
 
 
 GROUP = [MalformedOutput("no JSON"), ServerFailed("down")]
@@ -190,79 +150,7 @@ async def test_ten_in_a_row_that_reach_no_model_are_enough(
     assert len(finished(tmp_path)) == (10 if stops else 20)
 
 
-# What stops it
-
-
-async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path) -> None:
-    spent = asyncio.Event()
-
-    async def work(item: str) -> Doubled:
-        if item == "q0":
-            spent.set()
-            raise BudgetExceeded("the token budget is spent")
-        await spent.wait()
-        await asyncio.sleep(0)
-        return Doubled(2 * item)
-
-    with pytest.raises(BudgetExceeded, match="token budget"):
-        await do(tmp_path, work, concurrency=2)
-
-    assert finished(tmp_path) == ["q1"]  # it was in progress
-    rich = Worker()
-    assert await do(tmp_path, rich) == ALL
-    assert rich.done == ["q0", *ITEMS[2:]]
-
-
-KILLED = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from lab.jobs import test_job
-
-async def work(item):
-    if item == "q3":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return test_job.Doubled(2 * item)
-
-asyncio.run(test_job.do(Path(sys.argv[1]), work))
-"""
-
-
-async def test_a_process_that_was_killed_loses_nothing_that_was_done(tmp_path: Path) -> None:
-    with start_child(KILLED, tmp_path) as killed:
-        assert await asyncio.to_thread(killed.wait, 60) == -signal.SIGKILL
-    worker = Worker()
-
-    assert await do(tmp_path, worker) == ALL
-
-    assert worker.done == ITEMS[3:]
-    [first, second] = RECORD.read(tmp_path).sessions
-    assert (bool(first.ended), bool(second.ended)) == (False, True)
-    assert all(session.began and session.hardware for session in (first, second))
-
-
 # What it is made with
-
-
-@pytest.mark.parametrize(
-    ("changed", "differs"),
-    [
-        ({"seed": 1}, "seed was 0 and is 1"),
-        ({"model": {"name": "a", "digest": "f" * 64}}, "model: digest has changed"),
-        ({"tasks": ["scope"]}, r"tasks was none and is \['scope'\]"),
-    ],
-)
-async def test_what_was_begun_with_something_else_is_not_resumed(
-    tmp_path: Path, changed: dict[str, Any], differs: str
-) -> None:
-    await do(tmp_path, Worker(), ITEMS[:1])
-    before = (tmp_path / RECORD.name).read_bytes()
-    worker = Worker()
-
-    with pytest.raises(UsageError, match=f"cannot resume .*{differs}.*name another --out"):
-        await do(tmp_path, worker, identity={**IDENTITY, **changed})
-
-    assert worker.done == []
-    assert (tmp_path / RECORD.name).read_bytes() == before
 
 
 async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
@@ -273,13 +161,8 @@ async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
         await do(tmp_path, Worker())
 
 
-async def test_a_damaged_line_or_record_is_named(tmp_path: Path) -> None:
+async def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     await do(tmp_path, Worker())
-    with (tmp_path / RESULTS.name).open("a") as lines:
-        lines.write('{"key": "q9"}\n')
-    with pytest.raises(FaultyRecord, match=r"line 7 of .* is not a result"):
-        await do(tmp_path, Worker())
-
     (tmp_path / RECORD.name).write_text('{"identity": ', "utf-8")
     with pytest.raises(ColligateError, match=r"record.json cannot be read"):
         await do(tmp_path, Worker())
