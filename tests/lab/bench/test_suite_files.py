@@ -80,23 +80,6 @@ def test_documents_are_cut_as_the_paper_cuts_them(name: str) -> None:
     assert suite.chunker == {"RDR2": "words:100", "SPD-RAG": "tokens:1000/250"}.get(suite.paper)
 
 
-@suites
-def test_a_figure_of_a_paper_has_a_picture(name: str) -> None:
-    assert read_suite(name).pictures or "figure" not in name
-
-
-@pytest.mark.parametrize("name", ["duquad-table1", "dualrag-table2"])
-def test_the_main_tables_show_what_verification_costs(name: str) -> None:
-    """Beside a row that is checked there is the same without, and columns of what was said."""
-    suite = read_suite(name)
-    assert any(column.metric.startswith("said_") for column in suite.columns)
-    plain = [method for method in suite.strategies if method.reader == "plain"]
-    assert plain
-    for each in plain:
-        twin = (each.strategy, each.set, "quoting")
-        assert twin in [(other.strategy, other.set, other.reader) for other in suite.strategies]
-
-
 # Which metrics a group gives for a kind of question: measured once on a made-up answer.
 
 TASKS = {

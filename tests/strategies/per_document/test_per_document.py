@@ -14,7 +14,7 @@ from colligate.models import Role
 from colligate.readers.checks import ModelCheck
 from colligate.readers.plain import PlainReader
 from colligate.strategies.per_document import PerDocument
-from colligate.strategies.per_document.figures import Source, compute, is_stated
+from colligate.strategies.per_document.figures import Source, compute
 from colligate.strategies.per_document.prompts import Combination
 from support.runs import document
 
@@ -251,24 +251,6 @@ async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
 
 
 # Figures
-
-
-@pytest.mark.parametrize(
-    ("text", "source", "stated"),
-    [
-        ("4980 million dollars", "Sales were 4.98 billion dollars.", True),
-        ("4979", "| Net sales | 4,979 |", True),
-        ("4978", "| Net sales | 4,979 |", False),
-        ("1850.5 Euro", "Die Miete beträgt 1.850,50 Euro.", True),
-        ("10 dogs", "ten dogs", True),
-        ("7", "no figure", False),
-        ("2026-05-31", "It ends on 31 May 2026.", True),
-        ("2026-05-30", "It ends on 31 May 2026.", False),
-        ("2026-05", "It ends in May 2026.", True),
-    ],
-)
-def test_a_value_is_taken_only_if_the_document_says_it(text, source, stated):
-    assert is_stated(text, Source((source,))) is stated
 
 
 def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
