@@ -115,6 +115,8 @@ def test_a_cluster_of_one_changes_nothing_and_whole_clusters_are_drawn() -> None
     # Three questions of ten samples each: their means are all that can be drawn.
     values, clusters = np.repeat([0.0, 1.0, 5.0], 10), np.repeat(["a", "b", "c"], 10).tolist()
     assert bootstrap(values, 1, clusters=clusters) == pytest.approx((0.0, 5.0))
+    paired = paired_bootstrap(values, np.zeros(30), 1, clusters=clusters)
+    assert (paired.low, paired.high) == pytest.approx((0.0, 5.0))
     # A large cluster weighs as much as its values.
     values, clusters = [0.0] * 9 + [1.0], ["a"] * 9 + ["b"]
     assert bootstrap(values, 1, clusters=clusters) == pytest.approx((0.0, 1.0))

@@ -42,6 +42,7 @@ RESULTS: ResultFile[str, Doubled] = ResultFile(
     "a result",
     "delete it",
 )
+IDENTITY = {"model": {"name": "a", "digest": "0" * 64}, "seed": 0}
 ITEMS = [f"q{n}" for n in range(6)]
 ALL = {item: Doubled(2 * item) for item in ITEMS}
 Work = Callable[[str], Awaitable[Doubled]]
@@ -66,13 +67,14 @@ async def do(
     folder: Path,
     work: Work,
     items: Sequence[str] = ITEMS,
+    identity: Mapping[str, Any] = IDENTITY,
     **options: Any,
 ) -> dict[str, Doubled]:
     options.setdefault("fail", Doubled.failed)
     job: Job[str, Doubled, IdentityRecord] = Job(
         folder, RECORD, RESULTS, Trace([]), phase="doing", **options
     )
-    async with job.resume(IdentityRecord({"seed": 0}), {}):
+    async with job.resume(IdentityRecord(identity), {}):
         await job.run({item: item for item in items if job.is_missing(item)}, work)
     return job.results
 
@@ -151,6 +153,26 @@ async def test_ten_in_a_row_that_reach_no_model_are_enough(
 
 
 # What it is made with
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"model": {"name": "a", "digest": "f" * 64}}, "model: digest has changed"),
+        ({"tasks": ["scope"]}, r"tasks was none and is \['scope'\]"),
+    ],
+)
+async def test_what_was_begun_with_something_else_is_not_resumed(
+    tmp_path: Path, changed: dict[str, Any], differs: str
+) -> None:
+    await do(tmp_path, Worker(), ITEMS[:1])
+    worker = Worker()
+
+    with pytest.raises(UsageError, match=f"cannot resume .*{differs}.*name another --out"):
+        await do(tmp_path, worker, identity={**IDENTITY, **changed})
+
+    assert worker.done == []
 
 
 async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
