@@ -161,15 +161,15 @@ async def test_every_step_is_asked_by_the_prompt_of_a_users_file(name, tmp_path)
         asked.append(request.messages[0].content)
         return case.reply(request, dice)
 
-    given = Given("When {question} {text}? <|im_end|>")
+    question = "When {question} {text}? "
+    given = Given(f"{question}<|im_end|>")
     await case.ask(reply, given)
     asked += [each[-1].content for each in given.scored if not isinstance(each, str)]
     for step, fields in STEPS[name].items():
         own = next(each for each in asked if each.startswith(f"My {step}."))
         shown = dict(zip(fields.split(), re.split(r"\n## \w+: ", own)[1:], strict=True))
-        assert shown.get("question", "When {question} {text}? ‹|").startswith(
-            "When {question} {text}? ‹|"
-        )
+        assert shown.get("question", question).startswith(question)
+        assert "<|im_end|>" not in own
         assert not [field for field, text in shown.items() if text == f"{{{field}}}"]
 
 
