@@ -14,7 +14,7 @@ from colligate.models import Role
 from colligate.readers.checks import ModelCheck
 from colligate.readers.plain import PlainReader
 from colligate.strategies.per_document import PerDocument
-from colligate.strategies.per_document.figures import Source, compute
+from colligate.strategies.per_document.figures import Source, compute, is_stated
 from colligate.strategies.per_document.prompts import Combination
 from support.runs import document
 
@@ -251,6 +251,19 @@ async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
 
 
 # Figures
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "stated"),
+    [
+        ("4979", "| Net sales | 4,979 |", True),
+        ("4978", "| Net sales | 4,979 |", False),
+        ("2026-05-30", "It ends on 31 May 2026.", False),
+        ("2026-05", "It ends in May 2026.", True),  # a month without a day
+    ],
+)
+def test_a_value_is_taken_only_if_the_document_says_it(text, source, stated):
+    assert is_stated(text, Source((source,))) is stated
 
 
 def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
