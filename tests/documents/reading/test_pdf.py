@@ -18,6 +18,12 @@ from colligate.documents import Basis, Document, Kind
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.formats import PDF
+from colligate.documents.reading.pdf.layout import select_rising
+from colligate.documents.reading.pdf.numbering import (
+    ListedHeading,
+    assign_levels,
+    split_number,
+)
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.documents.reading.pdf.rtl import order_words
 from colligate.documents.sentences import split_sentences
@@ -744,6 +750,23 @@ def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
     except (CorruptFile, NoText, EncryptedFile):
         return
     check_places(document)
+
+
+def test_levels_follow_numbers_indents_and_parts() -> None:
+    listed = ["Part I", "Item 1. Business", "Item 1A. Risk", "Part II", "Item 2. Rest"]
+    assert assign_levels(ListedHeading(split_number(t)[0]) for t in listed) == [1, 2, 2, 1, 2]
+    nested = ["I. One", "A. Two", "B. Three", "II. Four", "A. Five"]
+    assert assign_levels(ListedHeading(split_number(t)[0]) for t in nested) == [1, 2, 2, 1, 2]
+    indented = [ListedHeading(None, x) for x in (50, 70, 70, 50, 70, 90)]
+    assert assign_levels(indented) == [1, 2, 2, 1, 2, 3]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))
+def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
+    found = select_rising(pairs)
+    assert set(found) <= set(pairs)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found))
+    assert bool(found) == bool(pairs)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
