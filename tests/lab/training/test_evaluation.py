@@ -252,13 +252,28 @@ async def test_each_step_is_asked_as_inference_asks_it(evaluated: Any) -> None:
     assert list(report.samples) == ["router", "reasoner", "identifier", "summarizer"]
 
 
-async def test_a_skeleton_may_be_as_long_as_its_text(evaluated: Any) -> None:
-    prompt = structuring_messages("The mill was built in 1788. It burned down. " * 40)
-    target = Message("assistant", "<abstract>The mill was built ... burned down.</abstract>")
-    model = Student()
-    await evaluated(model, [Sample("s", "structuring", (*prompt, target))])
-    [(_, asked)] = model.log
-    assert asked.max_tokens == await model.count_prompt(prompt)
+async def test_a_model_that_cannot_be_held_is_told_the_form_and_a_skeleton_may_be_long(
+    evaluated: Any,
+) -> None:
+    messages, reply, meta = asked_at_inference()["identifier"]
+    text = "The mill was built in 1788 by two brothers. It burned down. " * 40
+    skeleton = "<abstract>The mill was built in 1788 by two ... It burned down.</abstract>"
+    prompt = structuring_messages(text)
+    model = Student(capabilities=[Capability.CHAT])
+    report, _ = await evaluated(
+        model,
+        [
+            Sample("i", "identifier", (*messages, Message("assistant", reply)), meta),
+            Sample("s", "structuring", (*prompt, Message("assistant", skeleton))),
+        ],
+        concurrency=1,
+    )
+    [(_, structuring), (_, identifier)] = model.log
+    assert identifier.messages[0] == messages[0]
+    assert "satisfies this JSON schema" in identifier.messages[1].content
+    assert structuring.max_tokens == await model.count_prompt(prompt)
+    found = measure(report, "entity_f1")
+    assert (found.adapted, found.difference) == (None, None)  # there is no adapter
 
 
 async def test_one_task_of_several_may_be_asked(evaluated: Any) -> None:
