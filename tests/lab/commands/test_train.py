@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from colligate.strategies.rdr2.router import REFUSAL
 
 TOWERS = ("Ard", "Brack", "Corrin", "Dunmore", "Eask", "Fanad", "Galley", "Hook")
+COMMANDS = ("curate", "fit", "evaluate")
 
 
 def page(tower: str) -> str:
@@ -155,3 +158,15 @@ def test_wrong_usage_is_one_line(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_help_loads_nothing_heavy() -> None:
+    asking = "".join(f"main(['train', {name!r}, '--help']);" for name in COMMANDS)
+    heavy = ("torch", "transformers", "trl", "peft", "datasets", "numpy", "openai")
+    code = (
+        f"import sys; from colligate.cli import main; {asking}"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "Have a teacher make training samples" in done.stdout
