@@ -70,6 +70,21 @@ def test_a_damaged_line_among_others_is_named_and_nothing_is_cut(tmp_path: Path)
     assert file.read_bytes() == before
 
 
+def test_a_line_is_on_the_disk_before_append_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, synced, real = tmp_path / RESULTS.name, list[int](), os.fsync
+
+    def fsync(handle: int) -> None:
+        real(handle)
+        synced.append(file.stat().st_size)
+
+    with RESULTS.open(tmp_path, {}) as opened:
+        monkeypatch.setattr(os, "fsync", fsync)
+        RESULTS.append(opened, 1, "one")
+        assert synced[-1] == len(file.read_bytes()) > 0
+
+
 def test_what_no_encoding_can_write_is_replaced_and_no_number_at_all_is_refused(
     tmp_path: Path,
 ) -> None:
