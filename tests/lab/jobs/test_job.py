@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from colligate.core.events import Trace
+from colligate.core.events import Event, Progressed, Trace
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
     EndpointUnreachable,
+    FaultyRecord,
     MalformedOutput,
     RateLimited,
     ServerFailed,
@@ -68,19 +69,37 @@ async def do(
     work: Work,
     items: Sequence[str] = ITEMS,
     identity: Mapping[str, Any] = IDENTITY,
+    arguments: Mapping[str, Any] | None = None,
+    events: list[Event] | None = None,
     **options: Any,
 ) -> dict[str, Doubled]:
     options.setdefault("fail", Doubled.failed)
+    trace = Trace([(events if events is not None else []).append])
     job: Job[str, Doubled, IdentityRecord] = Job(
-        folder, RECORD, RESULTS, Trace([]), phase="doing", **options
+        folder, RECORD, RESULTS, trace, phase="doing", **options
     )
-    async with job.resume(IdentityRecord(identity), {}):
+    async with job.resume(IdentityRecord(identity), arguments or {}):
         await job.run({item: item for item in items if job.is_missing(item)}, work)
     return job.results
 
 
 def finished(folder: Path) -> list[str]:
     return list(RESULTS.read(folder))
+
+
+async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) -> None:
+    worker, events = Worker({"q4": ServerFailed("down")}), list[Event]()
+
+    found = await do(tmp_path, worker, events=events, concurrency=3)
+
+    assert found == {**ALL, "q4": Doubled("", "ServerFailed: down")}
+    assert sorted(worker.done) == ITEMS
+    told = [event for event in events if isinstance(event, Progressed)]
+    assert [(event.done, event.total) for event in told] == [(n, 6) for n in range(1, 7)]
+    assert sorted(event.what for event in told)[4] == "q4: ServerFailed: down"
+    again = Worker()
+    assert await do(tmp_path, again) == found
+    assert again.done == []
 
 
 # Failures
@@ -152,6 +171,29 @@ async def test_ten_in_a_row_that_reach_no_model_are_enough(
     assert len(finished(tmp_path)) == (10 if stops else 20)
 
 
+# What stops it
+
+
+async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path) -> None:
+    spent = asyncio.Event()
+
+    async def work(item: str) -> Doubled:
+        if item == "q0":
+            spent.set()
+            raise BudgetExceeded("the token budget is spent")
+        await spent.wait()
+        await asyncio.sleep(0)
+        return Doubled(2 * item)
+
+    with pytest.raises(BudgetExceeded, match="token budget"):
+        await do(tmp_path, work, concurrency=2)
+
+    assert finished(tmp_path) == ["q1"]  # it was in progress
+    rich = Worker()
+    assert await do(tmp_path, rich) == ALL
+    assert rich.done == ["q0", *ITEMS[2:]]
+
+
 # What it is made with
 
 
@@ -167,12 +209,14 @@ async def test_what_was_begun_with_something_else_is_not_resumed(
     tmp_path: Path, changed: dict[str, Any], differs: str
 ) -> None:
     await do(tmp_path, Worker(), ITEMS[:1])
+    before = (tmp_path / RECORD.name).read_bytes()
     worker = Worker()
 
     with pytest.raises(UsageError, match=f"cannot resume .*{differs}.*name another --out"):
         await do(tmp_path, worker, identity={**IDENTITY, **changed})
 
     assert worker.done == []
+    assert (tmp_path / RECORD.name).read_bytes() == before
 
 
 async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
@@ -183,8 +227,13 @@ async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
         await do(tmp_path, Worker())
 
 
-async def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+async def test_a_damaged_line_or_record_is_named(tmp_path: Path) -> None:
     await do(tmp_path, Worker())
+    with (tmp_path / RESULTS.name).open("a") as lines:
+        lines.write('{"key": "q9"}\n')
+    with pytest.raises(FaultyRecord, match=r"line 7 of .* is not a result"):
+        await do(tmp_path, Worker())
+
     (tmp_path / RECORD.name).write_text('{"identity": ', "utf-8")
     with pytest.raises(ColligateError, match=r"record.json cannot be read"):
         await do(tmp_path, Worker())
