@@ -154,6 +154,8 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert "#### Ada Mercer\n\nAda Mercer was born in Lund." in outline_in(prompt)
     assert "Missing: In which country is Lund?" in prompt
     assert "4. Lund is in Sweden.\n</thoughts>" in prompt
+    reasoning = [call.prompt for call in model.calls if kind(call) == "Reasoning"]
+    assert f"1. Missing: {QUERIES[0]}\n</thoughts>" in reasoning[1]
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
     assert "It has a cathedral." in prompt
     assert "“Silver Harbour”" in answer.evidence[0].reason

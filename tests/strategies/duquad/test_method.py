@@ -201,6 +201,7 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
     ]
     everything, local, scoring, judge = model.calls
     everyone = list(range(1, count + 1))
+    assert all(call.prompt.endswith(f"Question: {QUESTION}") for call in model.calls[:3])
     assert numbers(everything) == everyone
     assert numbers(local) == [4, 2, 3, 1, *everyone[4:]][:6]  # m of them, by Phi_i
     assert numbers(scoring) == [2, 1, 4]  # D_G and what D_L adds
