@@ -13,6 +13,7 @@ from colligate.strategies.longrefiner.method import (
     compute_local_scores,
     normalise_scores,
     scope_from_odds,
+    scope_messages,
     score_leaves,
 )
 from colligate.strategies.longrefiner.structuring import build_article
@@ -26,6 +27,12 @@ from support.documents import make
 )
 def test_the_scope_is_the_share_of_global(local: float, global_: float, scope: float) -> None:
     assert scope_from_odds({"Local": local, "Global": global_}) == pytest.approx(scope)
+
+
+def test_the_question_comes_last_and_the_reply_begins_with_its_bracket() -> None:
+    *shots, last = scope_messages(" Who signed? ")
+    assert last.content == "Who signed?"
+    assert {m.content for m in shots if m.role == "assistant"} == {"[Local]", "[Global]"}
 
 
 # LS of paragraphs, from a search
