@@ -379,6 +379,45 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine, mo
         assert "Shrews" in str(await other.search("shrews", k=1))
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
+async def test_nothing_here_is_changed_while_a_question_tries_the_lock(
+    open_library, folder, write, monkeypatch
+):
+    async with open_library() as library:
+        await library.add(folder)
+        await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"), index=False)
+    async with open_library() as library:
+        probe, alone = library._store.is_written_elsewhere, []
+
+        def look():
+            alone.append(library._changing.locked())
+            return probe()
+
+        monkeypatch.setattr(library._store, "is_written_elsewhere", look)
+        assert await library.index_pending() == 1
+    assert alone == [True]
+
+
+async def test_a_writer_is_seen_once_another_has_ended(open_library, folder, write, monkeypatch):
+    monkeypatch.setattr("colligate.library.index._WINDOW", 1)
+    embedder = Interrupted()
+    async with open_library(embedder=embedder) as writer, open_library() as other:
+        await writer.add(folder)
+        first = FileLock(writer.path / LOCK_FILE)
+        first.acquire()
+
+        async def end_first():
+            first.release()
+            embedder.meanwhile = ask
+
+        async def ask():
+            assert await other.index_pending() == 0
+
+        embedder.meanwhile = end_first
+        await writer.add([write(f"{name}.md", f"The {name}.") for name in ("mole", "shrew")])
+        assert embedder.meanwhile is None
+
+
 async def test_a_lock_that_cannot_be_taken_stops_no_question(library, folder):
     await library.add(folder / "otter.md")
     await library.add(folder, index=False)
