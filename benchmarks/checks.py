@@ -1,21 +1,18 @@
 """Score checks of citations on statements whose label is known.
 
-    python benchmarks/checks.py --data DIR --check NAME[,NAME] [--claims FILE] [--sets NAME,NAME]
-        [--model NAME] [--limit N] [--batch 8] [--out FILE.json] [--verdicts FILE.jsonl]
+    python benchmarks/checks.py --data DIR --check NAME [--model NAME] [--batch 8] [--out FILE]
 
-`DIR` holds `written_statements.jsonl` and `strong_statements.jsonl` (all supported); `--claims` are
-the project's own (parts held, building, wording). A check says whether the quotes of a statement
-support it (its citation is kept), whether that is unclear (kept and marked), or whether they
-contradict it (lost). `--limit` draws by a hash of the id, half of them supported, so a larger limit
-contains a smaller one. `--out` becomes a file of `docs/results/` (one a check) with the counts by
-set, label and kind, `--verdicts` has each verdict.
+`DIR` holds `written_statements.jsonl` and `strong_statements.jsonl` (all supported);
+`claims.jsonl`, beside this file, has the project's own (parts held, building, wording). A check
+says whether the quotes of a statement support it (its citation is kept), whether that is unclear
+(kept and marked), or whether they contradict it (lost). FILE (checks-NAME.json) becomes one
+of `docs/results/`, with the counts by set, label and kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 import math
 import time
@@ -32,7 +29,6 @@ from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_head, open_model
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
-from colligate.readers.numbers import find_missing_values
 from results import write_result
 
 CLAIMS = Path(__file__).parent / "claims.jsonl"
@@ -49,11 +45,11 @@ class Item:
     claim: Claim
 
 
-def load_items(data: Path, claims: Path) -> list[Item]:
+def load_items(data: Path) -> list[Item]:
     """Return the items of all files, in their order."""
     files = {name: data / f"{name}_statements.jsonl" for name in ("written", "strong")}
     items = []
-    for name, file in {**files, "": claims}.items():
+    for name, file in {**files, "": CLAIMS}.items():
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             record = json.loads(line)
             quotes = tuple(Quoted(each["title"], each["quote"]) for each in record["quotes"])
@@ -70,40 +66,16 @@ def load_items(data: Path, claims: Path) -> list[Item]:
     return items
 
 
-def draw(items: Sequence[Item], limit: int) -> list[Item]:
-    """Return `limit` items by a hash of their ids, half of them supported, in their order."""
-    ordered = sorted(items, key=lambda each: hashlib.sha256(each.id.encode()).digest())
-    supported = [each.id for each in ordered if each.label == "supported"][: (limit + 1) // 2]
-    others = [each.id for each in ordered if each.label != "supported"][: limit // 2]
-    drawn = {*supported, *others}
-    return [each for each in items if each.id in drawn]
-
-
-class Numbers:
-    """No check: a statement is marked only if its quotes lack one of its numbers or dates."""
-
-    name = "none"
-
-    async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        return [Verdict.UNCLEAR if self._lacks(each) else Verdict.SUPPORTED for each in claims]
-
-    def _lacks(self, claim: Claim) -> bool:
-        sources = [f"{each.title}\n{each.text}" for each in claim.quotes]
-        return bool(find_missing_values(claim.statement, sources, given=claim.question))
-
-    async def aclose(self) -> None: ...  # nothing is held
-
-
 def open_check(name: str) -> Check:
     """Return the check of a name; a name that is not in `CHECKS` is that of a model of pairs."""
     if name == "model":
         return ModelCheck()
     if name == "odds":
         return OddsCheck()
-    return Numbers() if name == "none" else PairCheck(open_head(name))
+    return PairCheck(open_head(name))
 
 
-CHECKS = ("none", "model", "odds", "head")
+CHECKS = ("model", "odds", "head")
 ASKING = ("model", "odds")
 SHOWN = {Verdict.SUPPORTED: "kept", Verdict.UNCLEAR: "marked", Verdict.CONTRADICTED: "lost"}
 WRONG = ("unsupported", "contradicted")
@@ -119,29 +91,6 @@ def count(items: Sequence[Item], verdicts: Sequence[Verdict]) -> list[Row]:
         {"set": name, "label": label, "kind": kind, **{SHOWN[v]: found[v] for v in Verdict}}
         for (name, label, kind), found in counts.items()
     ]
-
-
-def say_table(name: str, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the table of a set: by label, which shows what is confused with what, and by kind."""
-    yield f"\n| {name} | n | kept | marked | lost | marked or lost |"
-    yield "|---|---|---|---|---|---|"
-    for labels in (("supported",), WRONG, WRONG[:1], WRONG[1:]):
-        if own := [each for each in rows if each["label"] in labels]:
-            yield say_row(f"**{' or '.join(labels)}**", own)
-    for labels in (("supported",), WRONG):
-        kinds: dict[str, list[Row]] = {}
-        for each in rows:
-            if each["label"] in labels:
-                kinds.setdefault(each["kind"], []).append(each)
-        yield from (say_row(f"{' or '.join(labels)}: {kind}", own) for kind, own in kinds.items())
-
-
-def say_row(what: str, rows: Sequence[Row]) -> str:
-    """Return a row of a table: the shares of these counts together."""
-    kept, marked, lost = (sum(each[shown] for each in rows) for shown in SHOWN.values())
-    n = kept + marked + lost
-    shares = [say_share(part, n) for part in (kept, marked, lost, marked + lost)]
-    return f"| {what} | {n} | " + " | ".join(shares) + " |"
 
 
 def sum_sets(check: str, counts: Sequence[Row]) -> Iterator[Row]:
@@ -180,59 +129,35 @@ def say_share(part: int, whole: int) -> str:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--claims", type=Path, default=CLAIMS)
-    parser.add_argument("--sets", help="written, strong, held, building, wording; default: all")
     parser.add_argument("--check", required=True, help=f"{', '.join(CHECKS)}, or a model of pairs")
     parser.add_argument("--model", help="what a check asks: bundled, openai:MODEL@URL, ...")
-    parser.add_argument("--limit", type=int)
     parser.add_argument("--batch", type=int, default=8, help="claims in one call of the check")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--verdicts", type=Path)
-    arguments = parser.parse_args()
-    names = arguments.check.split(",")
-    if not arguments.model and (asking := [name for name in names if name in ASKING]):
-        parser.error(f"{asking[0]} asks a model: give --model")
-    items = load_items(arguments.data, arguments.claims)
-    if arguments.sets:
-        items = [each for each in items if each.set in arguments.sets.split(",")]
-    if arguments.limit:
-        items = draw(items, arguments.limit)
-    models = {Role.READER: open_model(arguments.model)} if arguments.model else {}
-    lines = []
-    for name in names:
-        verdicts: list[Verdict] = []
-        async with InMemorySources(()) as sources:
-            run, check = Run(sources, models, Meter()), open_check(name)
-            began = time.perf_counter()
-            for start in range(0, len(items), arguments.batch):
-                claims = [each.claim for each in items[start : start + arguments.batch]]
-                verdicts += await check.judge(claims, run)
-            seconds = time.perf_counter() - began
-        used, counts = run.meter.report(), count(items, verdicts)
-        cost = {
-            "milliseconds": round(1000 * seconds / len(items), 1),
-            "tokens": round((used.input_tokens + used.output_tokens) / len(items), 1),
-        }
-        print(f"\n## {name}: {len(items)} statements, for each", cost)
-        for each in dict.fromkeys(item.set for item in items):
-            print("\n".join(say_table(each, [row for row in counts if row["set"] == each])))
-        print("\n".join(f"warning: {warning}" for warning in run.warnings))
-        if out := arguments.out:
-            write_result(
-                out if len(names) == 1 else out.with_stem(f"{out.stem}-{name}"),
-                "Checks of citations on statements whose label is known",
-                model=arguments.model,
-                n=len(items),
-                rows=list(sum_sets(name, counts)),
-                **cost,
-                counts=counts,
-            )
-        lines += [
-            json.dumps({"check": name, "id": item.id, "label": item.label, "verdict": verdict})
-            for item, verdict in zip(items, verdicts, strict=True)
-        ]
-    if arguments.verdicts:
-        arguments.verdicts.write_text("\n".join(lines) + "\n", "utf-8")
+    given = parser.parse_args()
+    if not given.model and given.check in ASKING:
+        parser.error(f"{given.check} asks a model: give --model")
+    items = load_items(given.data)
+    models = {Role.READER: open_model(given.model)} if given.model else {}
+    verdicts: list[Verdict] = []
+    async with InMemorySources(()) as sources:
+        run, check = Run(sources, models, Meter()), open_check(given.check)
+        began = time.perf_counter()
+        for start in range(0, len(items), given.batch):
+            claims = [each.claim for each in items[start : start + given.batch]]
+            verdicts += await check.judge(claims, run)
+        seconds = time.perf_counter() - began
+    used, counts = run.meter.report(), count(items, verdicts)
+    print("\n".join(f"warning: {warning}" for warning in run.warnings))
+    write_result(
+        given.out or Path(f"checks-{given.check}.json"),
+        "Checks of citations on statements whose label is known",
+        model=given.model,
+        n=len(items),
+        rows=list(sum_sets(given.check, counts)),
+        milliseconds=round(1000 * seconds / len(items), 1),
+        tokens=round((used.input_tokens + used.output_tokens) / len(items), 1),
+        counts=counts,
+    )
     for model in models.values():
         await model.aclose()
 

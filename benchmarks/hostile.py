@@ -29,7 +29,6 @@ import tempfile
 import threading
 import time
 import traceback
-import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -51,7 +50,9 @@ from colligate.models.openai import OpenAIChat
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 from support.brain import Reader  # noqa: E402
+from support.documents import pack  # noqa: E402
 from support.http_server import quoting, start_command  # noqa: E402
+from support.office import OFFICE, relations  # noqa: E402
 from support.server import OpenAIServer, Scripted  # noqa: E402
 
 SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
@@ -169,15 +170,6 @@ class _Watch(threading.Thread):
                     continue
 
 
-def pack(members: dict[str, str | bytes]) -> bytes:
-    """Return a zip archive."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return data.getvalue()
-
-
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """Return the bytes with some changed, cut out, doubled or put elsewhere."""
     made = bytearray(data)
@@ -219,24 +211,15 @@ def pdf(operators: bytes, extra: bytes = b"") -> bytes:
 
 LINES = b"BT /F1 12 Tf 50 700 Td " + b"(Words of a page.) Tj 0 -14 Td " * 40 + b"ET"
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 TYPES = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
-
-
-def relate(target: str, kind: str) -> str:
-    return (
-        f'<Relationships xmlns="{RELATIONS}"><Relationship Id="r1" Type="{OFFICE}/{kind}" '
-        f'Target="{target}"/></Relationships>'
-    )
 
 
 def docx(body: str, head: str = "") -> bytes:
     return pack(
         {
             "[Content_Types].xml": TYPES,
-            "_rels/.rels": relate("word/document.xml", "officeDocument"),
+            "_rels/.rels": relations(("r1", "officeDocument", "word/document.xml")),
             "word/document.xml": f"{head}<w:document {W}><w:body>{body}</w:body></w:document>",
         }
     )
@@ -251,9 +234,9 @@ def xlsx(rows: str) -> bytes:
     return pack(
         {
             "[Content_Types].xml": TYPES,
-            "_rels/.rels": relate("xl/workbook.xml", "officeDocument"),
+            "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
             "xl/workbook.xml": book,
-            "xl/_rels/workbook.xml.rels": relate("worksheets/s1.xml", "worksheet"),
+            "xl/_rels/workbook.xml.rels": relations(("r1", "worksheet", "worksheets/s1.xml")),
             "xl/worksheets/s1.xml": sheet,
         }
     )

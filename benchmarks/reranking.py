@@ -1,7 +1,6 @@
 """Measure the reranker on questions it was not trained on, against search and MiniLM's cosine.
 
     python benchmarks/reranking.py --data DATA --groups GROUPS/test.jsonl --indexes INDEXES
-    python benchmarks/reranking.py --speed
 
 `DATA` holds the data sets (`dev/`, `wiki_structured/`), `GROUPS` is what `heads/groups.py` wrote:
 its test questions are judged. Elsewhere the best `--pool` passages of hybrid
@@ -18,7 +17,6 @@ import argparse
 import asyncio
 import json
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,23 +184,6 @@ def judge_of(
     return lambda passage: passage.document_id in gold, len(gold), None
 
 
-async def measure_speed(reranker: MiniLMReranker, said: Sequence[str]) -> None:
-    """Print milliseconds a pair in one thread, by the length of the passage in words."""
-    question = "who was the first person to walk on the moon and when was it"
-    for words in (50, 100, 150, 250):
-        text = " ".join(said[:words])
-        await reranker.score(question, [text])
-        begun, cpu = time.perf_counter(), time.process_time()
-        await reranker.score(question, [text] * 40)
-        seconds, spent = time.perf_counter() - begun, time.process_time() - cpu
-        say(
-            figure=f"a pair, passage of {words} words, one thread",
-            value=round(seconds / 40 * 1000, 2),
-            unit="ms",
-            processor=round(spent / 40 * 1000, 2),
-        )
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path)
@@ -212,11 +193,7 @@ async def main() -> None:
     parser.add_argument("--sets", default="musique,popqa,financebench,wiki")
     parser.add_argument("--pool", type=int, default=20)
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--speed", action="store_true")
     given = parser.parse_args()
-    if given.speed:
-        words = (str(__doc__) * 4).split()
-        return await measure_speed(MiniLMReranker(given.model, threads=1), words)
     ours, embedder = MiniLMReranker(given.model), MiniLM()
 
     async def cosine(question: str, texts: Sequence[str]) -> list[float]:

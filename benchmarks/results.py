@@ -17,7 +17,6 @@ import gzip
 import json
 import os
 import platform
-import random
 import re
 import shlex
 import subprocess
@@ -25,14 +24,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 USUAL = ("2 cores without GPU, shared with other work", "November 2026")  # said once, on the page
 PLACE = re.compile(r"<!-- (result: ([\w -]+)|goals) -->\n.*?<!-- end -->", re.DOTALL)
 
-T = TypeVar("T")
 Row = dict[str, Any]
 
 
@@ -47,13 +45,6 @@ def read_records(path: Path) -> list[Row]:
     """Return the records of a compressed file, one a line."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
-
-
-def select_some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
-    """Return all records or a fixed random sample: neighbours are often about one document."""
-    if limit is None and not offset:
-        return records
-    return random.Random(1).sample(records, len(records))[offset:][:limit]
 
 
 class Rows:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -74,18 +72,6 @@ async def waiting(flight: SingleFlight, work: Work, count: int) -> list[asyncio.
     return tasks
 
 
-async def test_one_call_for_all_who_ask_meanwhile():
-    flight, work = SingleFlight(), Work()
-    tasks = await waiting(flight, work, 3)
-    assert "key" in flight
-    work.done.set()
-    assert await asyncio.gather(*tasks) == ["result"] * 3
-    assert work.begun == 1
-    assert "key" not in flight
-    assert await flight.run("key", work) == "result"
-    assert work.begun == 2
-
-
 @pytest.mark.parametrize("gone", [0, 1])
 async def test_cancelling_one_leaves_the_call_to_the_other(gone):
     flight, work = SingleFlight(), Work()
@@ -106,37 +92,6 @@ async def test_a_call_that_nobody_waits_for_is_cancelled():
     await asyncio.wait(tasks)
     assert work.cancelled == 1
     assert "key" not in flight
-
-
-FORKED = """
-import asyncio, os
-from colligate.errors import ModelError
-from colligate.concurrency import Threads
-
-threads = Threads("the model")
-
-async def use():
-    return await asyncio.wait_for(threads.run(lambda: "works"), 20)
-
-print(asyncio.run(use()), flush=True)
-child = os.fork()
-if not child:
-    try:
-        asyncio.run(use())
-    except ModelError as error:
-        print(error, flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-"""
-
-
-def test_a_forked_process_does_not_wait_for_threads_it_has_not():
-    run = subprocess.run(
-        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True
-    )
-    works, error = run.stdout.splitlines()
-    assert works == "works"
-    assert "belongs to another process" in error
 
 
 async def test_closing_waits_for_what_is_under_way_and_leaves_no_thread():

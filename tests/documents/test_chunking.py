@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -157,12 +156,3 @@ def test_another_name_is_wrong_usage(name: str) -> None:
 def test_structural_chunks_stay_in_the_limit(text: str, limit: int) -> None:
     found = make(text)
     assert all(len(token_spans(found.slice(span))) <= limit for span in Structural(limit)(found))
-
-
-@pytest.mark.parametrize("chunker", [Structural(), FixedWords(), FixedTokens(), SixSentences()])
-@pytest.mark.parametrize("piece", [PROSE, "x", "# h\n\nt\n\n", "- a\n"])
-def test_time_grows_with_the_text_and_no_faster(chunker: Chunker, piece: str) -> None:
-    found = make(piece * (100_000 // len(piece)))
-    begun = time.perf_counter()
-    chunker(found)
-    assert time.perf_counter() - begun < 5

@@ -159,19 +159,6 @@ def test_hostile_nesting_neither_fails_nor_stalls(text: str) -> None:
     assert visible(document) == squeeze(text)
 
 
-def test_time_grows_with_the_text_and_no_faster() -> None:
-    block = "## Heading\n\n" + "Words of a paragraph that goes on.\n" * 8 + "\n- item\n- item\n\n"
-
-    def seconds(times: int) -> float:
-        begun = time.perf_counter()
-        markdown_tree(block * times, "d")
-        return time.perf_counter() - begun
-
-    small = min(seconds(100) for _ in range(3))
-    # Ten times the text; with the square of it the time would be a hundredfold.
-    assert min(seconds(1000) for _ in range(3)) < 60 * small
-
-
 @settings(max_examples=300)
 @given(MARKDOWN)
 @example("---\na: b\n---\n")

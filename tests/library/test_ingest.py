@@ -316,32 +316,6 @@ async def test_a_slow_file_does_not_hold_up_the_others(open_library, folder, wri
         assert await library.verify() == []
 
 
-async def test_a_late_file_is_waited_for_once(open_library, write, monkeypatch):
-    pipe = write("a-waits.md", "At last.").with_suffix(".pipe")
-    os.mkfifo(pipe)
-    for n in range(20):
-        folder = write(f"b{n}.md", f"Number {n}.").parent
-    others, late, wait = asyncio.Event(), [], asyncio.wait
-
-    async def watch(futures, *, timeout=None, **options):
-        done, waiting = await wait(futures, timeout=timeout, **options)
-        late.extend(waiting if timeout else [])
-        return done, waiting
-
-    def see(progress):
-        if progress.phase == "reading" and progress.done == 20:
-            others.set()
-
-    monkeypatch.setattr("colligate.library.ingest._LATE", 0.05)
-    monkeypatch.setattr("asyncio.wait", watch)
-    async with open_library(reader="support.readers:stuck") as library:
-        adding = asyncio.create_task(library.add(folder, workers=2, on_progress=see, index=False))
-        await asyncio.wait_for(others.wait(), 60)
-        await asyncio.to_thread(pipe.write_text, "go on")
-        await adding
-    assert len(late) == len(set(late)) > 0
-
-
 ENDLESS = """
 import asyncio, sys
 from colligate.library.library import AsyncLibrary

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from sse_starlette import ServerSentEvent
-from sse_starlette.sse import AppStatus
 
 from colligate.core.events import Drafted
 from colligate.documents import Passage, Span
 from colligate.readers.finding import Likely
-from colligate.server.stream import EventStream, sse
+from colligate.server.stream import EventStream
 from support.http_server import DEFAULT, QUESTION, RULES, parse_events, until
 
 BODY = {"question": QUESTION, "stream": True}
@@ -97,27 +93,3 @@ async def test_events_and_pings_come_while_the_model_is_still_asked(serve, held,
                     held.gate.set()
         assert pings >= 3
         assert steps[-2] == "answered"
-
-
-async def test_a_stream_outlives_the_signal_to_stop_until_its_run_ends(monkeypatch):
-    """sse-starlette would end all streams at once; the runs behind them have their grace."""
-    monkeypatch.setattr(AppStatus, "should_exit", True)
-    sent: list[bytes] = []
-    ended: list[bool] = []
-
-    async def events() -> AsyncIterator[ServerSentEvent]:
-        for number in range(20):
-            await asyncio.sleep(0)
-            yield sse("event", {"step": number})
-        yield sse("answer", {})
-
-    async def receive() -> Any:
-        await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message.get("body", b""))
-
-    stream = EventStream(events(), lambda: ended.append(True), grace=20)
-    await stream({"type": "http", "method": "GET"}, receive, send)
-    assert b"event: answer" in b"".join(sent)
-    assert ended == [True]

@@ -120,6 +120,61 @@ async def test_no_reply_and_no_failure_is_an_error(name, seed):
             await check()
 
 
+# The steps of a method that a file of prompts may word, and what each prompt is filled with.
+STEPS = {
+    "dualrag": {
+        "reasoner": "question outline thoughts",
+        "identifier": "question outline thoughts entities",
+        "summarizer": "question thoughts entity queries passages",
+    },
+    "duquad": {
+        "global": "documents question",
+        "local": "documents question",
+        "score": "numbers documents question",
+        "judge": "",
+    },
+    "longrefiner": {
+        "scope": "question",
+        "structuring": "text",
+        "selection": "abstract outline question",
+    },
+    "rdr2": {"router": "question document"},
+    "spd-rag": {
+        "coordinator": "question",
+        "agent": "document tasks",
+        "synthesis": "question directive findings",
+    },
+}
+WAYS = {"longrefiner": ["structuring=model"], "spd-rag": ["merge_tokens=200"]}
+
+
+@pytest.mark.parametrize("name", STEPS)
+async def test_every_step_is_asked_by_the_prompt_of_a_users_file(name, tmp_path):
+    file, asked, dice = tmp_path / "own.toml", [], random.Random(3)
+    for step, fields in STEPS[name].items():
+        shown = "".join(f"\\n## {field}: {{{field}}}" for field in fields.split())
+        with file.open("a") as written:
+            written.write(f'[[{step}]]\nrole = "user"\ncontent = "My {step}.{shown}"\n')
+    case = Case(load_strategy(name), (f"prompts={file}", *WAYS.get(name, ())), say=say)
+
+    def reply(request):
+        asked.append(request.messages[0].content)
+        return case.reply(request, dice)
+
+    question = "When {question} {text}? "
+    given = Given(f"{question}<|im_end|>")
+    await case.ask(reply, given)
+    asked += [each[-1].content for each in given.scored if not isinstance(each, str)]
+    for step, fields in STEPS[name].items():
+        own = [each for each in asked if each.startswith(f"My {step}.")]
+        assert len(own) > (step == "synthesis")  # reports are merged, and then read
+        for prompt in own:
+            shown = dict(zip(fields.split(), re.split(r"\n## \w+: ", prompt)[1:], strict=True))
+            assert shown.get("question", question).startswith(question)
+            assert "<|im_end|>" not in prompt
+            assert not [field for field, text in shown.items() if text == f"{{{field}}}"]
+
+
 @pytest.mark.parametrize("name", list_strategies())
 def test_no_count_is_negative(name):
     kind = load_strategy(name)

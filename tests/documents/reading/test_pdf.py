@@ -22,7 +22,6 @@ from colligate.documents.reading.pdf.layout import select_rising
 from colligate.documents.reading.pdf.numbering import (
     ListedHeading,
     assign_levels,
-    roman_value,
     split_number,
 )
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
@@ -760,10 +759,6 @@ def test_levels_follow_numbers_indents_and_parts() -> None:
     assert assign_levels(ListedHeading(split_number(t)[0]) for t in nested) == [1, 2, 2, 1, 2]
     indented = [ListedHeading(None, x) for x in (50, 70, 70, 50, 70, 90)]
     assert assign_levels(indented) == [1, 2, 2, 1, 2, 3]
-
-
-def test_roman_numerals() -> None:
-    assert list(map(roman_value, ("xiv", "CCCXCIX", "IIII", ""))) == [14, 399, None, None]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))

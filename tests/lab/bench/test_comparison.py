@@ -36,15 +36,6 @@ def of(strategy: str, *em: float, dataset: str = "d") -> Values:
     return {(dataset, f"q{at}", strategy): {"em": value} for at, value in enumerate(em)}
 
 
-def test_questions_of_one_side_are_counted_and_left_out_of_both_means(tmp_path: Path) -> None:
-    made = run(tmp_path / "run", {**of("a", 1, 1, 0, 0), **of("b", 0, 1)})
-
-    [found] = compare_runs(made)
-
-    assert found.means == (1.0, 0.5)
-    assert (found.difference.questions, found.missing) == (2, (0, 2))
-
-
 def test_other_questions_under_the_same_ids_are_not_compared(tmp_path: Path) -> None:
     def asked(about: str, em: float) -> Path:
         rows = [
@@ -85,18 +76,6 @@ def test_rows_of_one_question_are_drawn_together(tmp_path: Path) -> None:
     others = [replace(row, answers=(row.question,)) for row in rows]
     [found] = compare_runs(write_run(tmp_path / "others", SUITE, others))
     assert found.difference.p == 2 / 2**12
-
-
-def test_two_runs_are_compared_strategy_by_strategy_and_data_set_by_data_set(
-    tmp_path: Path,
-) -> None:
-    one = run(tmp_path / "one", {**of("a", 1), **of("a", 1, dataset="e"), **of("b", 1)})
-    two = run(tmp_path / "two", {**of("a", 0), **of("a", 1, dataset="e"), **of("c", 1)})
-
-    assert [
-        (each.dataset, each.first, each.second, each.difference.mean)
-        for each in compare_runs(one, two)
-    ] == [("d", "one: a", "two: a", 1.0), ("e", "one: a", "two: a", 0.0)]
 
 
 @pytest.mark.parametrize(

@@ -80,19 +80,6 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
     assert set(times) == set(whole)
 
 
-def test_a_line_cut_off_anywhere_is_asked_again(bench: Any, keeper: Any, out: Path) -> None:
-    bench("--limit", "2")
-    whole, lines = lasting(out), (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    chance = random.Random(7)
-    for _ in range(5):
-        kept, torn = b"".join(lines[:-1]), lines[-1][: chance.randrange(1, len(lines[-1]) - 1)]
-        (out / "rows.jsonl").write_bytes(kept + torn)
-        before = len(keeper.requests)
-        bench("--limit", "2")
-        assert lasting(out) == whole
-        assert sum(asked(keeper.requests[before:], key_of).values()) == 1
-
-
 def test_interrupted_it_says_how_to_go_on(
     bench: Any, colligate: Any, running: Running, keeper: Any, out: Path
 ) -> None:

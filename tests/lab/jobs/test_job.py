@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from colligate.errors import (
 )
 from colligate.lab.jobs.files import ResultFile
 from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile
-from support.processes import start_child
 
 
 @dataclass(frozen=True)
@@ -105,23 +103,6 @@ async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) 
 
 
 # Failures
-
-
-async def test_an_item_that_fails_is_stored_with_its_kind_and_can_be_done_again(
-    tmp_path: Path,
-) -> None:
-    broken = Worker({"q1": MalformedOutput("no JSON"), "q2": ServerFailed("down")})
-    found = await do(tmp_path, broken)
-
-    assert (found["q1"].error, found["q2"].error) == (
-        "MalformedOutput: no JSON",
-        "ServerFailed: down",
-    )
-    patient = Worker()
-    assert await do(tmp_path, patient) == found
-    assert patient.done == []
-    assert await do(tmp_path, patient, retry_failed=True) == ALL
-    assert sorted(patient.done) == ["q1", "q2"]
 
 
 GROUP = [MalformedOutput("no JSON"), ServerFailed("down")]
@@ -211,33 +192,6 @@ async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path
     rich = Worker()
     assert await do(tmp_path, rich) == ALL
     assert rich.done == ["q0", *ITEMS[2:]]
-
-
-KILLED = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from lab.jobs import test_job
-
-async def work(item):
-    if item == "q3":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return test_job.Doubled(2 * item)
-
-asyncio.run(test_job.do(Path(sys.argv[1]), work))
-"""
-
-
-async def test_a_process_that_was_killed_loses_nothing_that_was_done(tmp_path: Path) -> None:
-    with start_child(KILLED, tmp_path) as killed:
-        assert await asyncio.to_thread(killed.wait, 60) == -signal.SIGKILL
-    worker = Worker()
-
-    assert await do(tmp_path, worker) == ALL
-
-    assert worker.done == ITEMS[3:]
-    [first, second] = RECORD.read(tmp_path).sessions
-    assert (bool(first.ended), bool(second.ended)) == (False, True)
-    assert all(session.began and session.hardware for session in (first, second))
 
 
 # What it is made with

@@ -234,7 +234,6 @@ _TITLE = st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=150)
 @given(st.lists(_TITLE, min_size=2, max_size=6), st.data())
 def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObject) -> None:
     text = "# T\n\nlead\n\n" + "".join(f"## {title}\n\ntext\n\n" for title in titles)
@@ -370,7 +369,7 @@ def texts(draw: st.DrawFn) -> str:
     return "\n\n".join([*text, headings[0], filling, "# Last", filling])
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(texts(), st.sampled_from([120, 400, 22_000]))
 def test_what_is_written_brings_the_text_back(text, most_tokens):
     source = sectioned(text)
@@ -392,7 +391,7 @@ def test_what_is_written_brings_the_text_back(text, most_tokens):
         assert len(kept) >= 0.99 * len(squeeze(text))
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(texts())
 def test_sections_come_back_where_their_headings_stood(text):
     source = sectioned(text)
@@ -407,7 +406,7 @@ def test_sections_come_back_where_their_headings_stood(text):
             assert any(not re.search(r"\w", body.bare.text[a:b]) for a, b in apart)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(texts())
 def test_nothing_but_headings_is_taken_from_the_text(text):
     source = sectioned(text)

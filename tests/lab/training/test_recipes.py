@@ -37,23 +37,6 @@ def test_those_that_come_with_colligate(name: str) -> None:
         assert recipe.tasks == read_recipe(name.removesuffix("-small")).tasks
 
 
-def test_the_papers_numbers() -> None:
-    router = read_recipe("rdr2-router")
-    assert (router.rank, router.alpha, router.learning_rate) == (8, 16, 1e-5)
-    # The step of the checkpoint that was selected.
-    assert round(23_827 * router.epochs / router.global_batch) in (10_423, 10_424)
-    for task in ("scope", "structuring", "selection"):
-        recipe = read_recipe(f"longrefiner-{task}")
-        assert recipe.tasks == (task,)
-        assert (recipe.rank, recipe.alpha, recipe.learning_rate) == (16, 32, 3e-5)
-        assert (recipe.epochs, recipe.schedule, recipe.warmup) == (1, "cosine", 0.1)
-        assert recipe.targets == "all-linear"
-    assert read_recipe("longrefiner-structuring").cutoff == 25_000
-    dualrag = read_recipe("dualrag")
-    assert dualrag.method == "full"
-    assert dualrag.tasks == ("reasoner", "identifier", "summarizer")
-
-
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(LEAST, "utf-8")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Kind, Span, Tree
+from colligate.documents import Document, Kind, Span
 from colligate.errors import SpanError
 from colligate.lab.training.longrefiner import write_skeleton
 from colligate.strategies.longrefiner.skeleton import recover
@@ -46,10 +46,6 @@ def document(text: str) -> Document:
     return make(text, "Treaty of Ghent")
 
 
-def sections(tree: Tree) -> list[tuple[int, str]]:
-    return [(node.level, node.title) for node in tree.sections]
-
-
 def test_a_skeleton_says_how_each_block_begins_and_ends() -> None:
     assert write_skeleton(document(TEXT), edge_words=3) == (
         "<abstract>The Treaty of...had ratified it.</abstract>"
@@ -68,26 +64,6 @@ def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
         "<section: B>- j - k<sub-section: C>中文中文 l m n</sub-section: C></section: B>"
     )
     assert recover(joined, document(text)).coverage == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "titles"),
-    [
-        ("# Treaty of Ghent\n\nlead", [(1, "abstract")]),
-        ("# Another\n\nlead", [(1, "Another")]),
-        ("# Another\n\n## One\n\ntext", [(1, "One")]),
-        ("lead\n\n# One\n\nfirst\n\n# Two\n\nsecond", [(1, "abstract"), (1, "One"), (1, "Two")]),
-        ("# One\n\n## In\n\nfirst\n\n# One\n\nsecond", [(1, "One"), (2, "In"), (1, "One")]),
-        (
-            '# x\n\n## "Quoted"\n\na\n\n## 1 < 2 > &lt; <br>\n\nb',
-            [(1, '"Quoted"'), (1, "1 < 2 > <")],
-        ),
-    ],
-)
-def test_titles_come_back(text: str, titles: list[tuple[int, str]]) -> None:
-    given_back = recover(write_skeleton(document(text)), document(text))
-    assert given_back.coverage == 1
-    assert sections(given_back.tree) == titles
 
 
 def test_a_stretch_is_written_in_the_sections_it_stands_in() -> None:
@@ -147,7 +123,7 @@ def texts(draw: st.DrawFn) -> str:
     return "\n\n".join(draw(st.lists(st.sampled_from(pool), max_size=14)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(texts(), st.integers(1, 9), st.sampled_from([0, 5, 20]))
 @example("a b ... c d\n\n" * 3, 1, 0)
 @example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1, 0)

@@ -154,6 +154,8 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert "#### Ada Mercer\n\nAda Mercer was born in Lund." in outline_in(prompt)
     assert "Missing: In which country is Lund?" in prompt
     assert "4. Lund is in Sweden.\n</thoughts>" in prompt
+    reasoning = [call.prompt for call in model.calls if kind(call) == "Reasoning"]
+    assert f"1. Missing: {QUERIES[0]}\n</thoughts>" in reasoning[1]
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
     assert "It has a cathedral." in prompt
     assert "“Silver Harbour”" in answer.evidence[0].reason
@@ -170,34 +172,6 @@ async def test_an_empty_outline_is_a_refusal(ask, summary):
     assert (answer.found, answer.text) == (False, NOT_FOUND)
     assert any("the outline is empty" in warning for warning in run.warnings)
     assert "QuotedReply" not in kinds(model)
-
-
-PROMPTS = """
-[[reasoner]]
-role = "user"
-content = "R {question} | {outline} | {thoughts}"
-[[identifier]]
-role = "user"
-content = "E {question} | {outline} | {thoughts} | {entities}"
-[[summarizer]]
-role = "user"
-content = "S {question} | {thoughts} | {entity} | {queries} | {passages}"
-"""
-
-
-async def test_a_users_file_replaces_the_prompts(sources, make_run, tmp_path):
-    file = tmp_path / "prompts.toml"
-    file.write_text(PROMPTS)
-    replies = {"R": '{"thought": "Boats?", "need_retrieve": true}', "E": '{"entities": []}'}
-    async with sources:
-        run, model = make_run(sources, lambda call: replies.get(call.prompt[0], "Boats are ships."))
-        await dualrag(prompts=str(file), k=1, rounds=1, summaries="free").learn(
-            "What are boats?", run
-        )
-    first, second, third = (call.prompt for call in model.calls)
-    assert first == "R What are boats? | (nothing yet) | "
-    assert second == "E What are boats? | (nothing yet) | 1. Boats? | "
-    assert third.startswith("S What are boats? | Boats? | else | Boats? | #### ")
 
 
 class Adaptable(ScriptedModel):

@@ -10,23 +10,10 @@ from colligate.strategies.dualrag.prompts import (
     Summary,
     Wanted,
     clean_entities,
-    identifier_messages,
-    query_messages,
-    reasoner_messages,
-    sentence_messages,
     summarizer_messages,
 )
 
 # Reasoner
-
-
-@pytest.mark.parametrize("build", [reasoner_messages, sentence_messages])
-def test_the_prompt_shows_question_thoughts_and_outline_in_order(build):
-    content = build("Who?", "#### A\n\nA is b.", ["First.", "Second."])[-1].content
-    places = [content.index(text) for text in ("Question: Who?", "1. First", "2. Second", "#### A")]
-    assert places == sorted(places)
-    assert content.endswith("Question: Who?")
-    assert "<thoughts>" not in build("Who?", "", [])[-1].content
 
 
 def test_a_reply_without_a_verdict_searches_on():
@@ -73,12 +60,6 @@ def test_an_entity_named_twice_has_the_queries_of_both():
 )
 def test_half_a_reply_is_of_use(row, found):
     assert read(row) == [found]
-
-
-def test_the_prompt_lists_the_names_there_are():
-    assert "- Mill\n" in identifier_messages("Who?", "#### Mill", ["T."], ["Mill"])[-1].content
-    assert "none" in identifier_messages("Who?", "", [], [])[-1].content
-    assert "1. T." in query_messages("Who?", ["T."])[-1].content
 
 
 # Knowledge Summarizer

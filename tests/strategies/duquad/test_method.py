@@ -201,6 +201,7 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
     ]
     everything, local, scoring, judge = model.calls
     everyone = list(range(1, count + 1))
+    assert all(call.prompt.endswith(f"Question: {QUESTION}") for call in model.calls[:3])
     assert numbers(everything) == everyone
     assert numbers(local) == [4, 2, 3, 1, *everyone[4:]][:6]  # m of them, by Phi_i
     assert numbers(scoring) == [2, 1, 4]  # D_G and what D_L adds
@@ -382,45 +383,6 @@ async def test_other_orders_of_the_local_view(make_run, rank_by, first):
     _, run, _ = await asked(make_run, strategy, embedder=Leaning(road=0.9, lake=0.3))
     assert view(run, "local").documents[0] == first
     assert run.meter.report().scoring_passes == 0
-
-
-# Prompts of a file
-
-
-FIGURES = """
-[[global]]
-role = "system"
-content = "Write a high-quality answer. At the end, output {\\"important_docs\\": [<doc_id1>]}"
-[[global]]
-role = "user"
-content = "--- Context Documents ---\\n{documents}\\n\\nQuestion: {question}\\n"
-[[local]]
-role = "user"
-content = "{documents}\\n{question}"
-[[score]]
-role = "user"
-content = "You MUST evaluate ALL documents: {numbers}. {documents}\\n{question}"
-[[judge]]
-role = "system"
-content = "You are a judge. Use ONLY the provided evidence snippets and debate log."
-"""
-
-
-async def test_the_papers_printed_prompts_can_be_used(make_run, tmp_path):
-    file = tmp_path / "figures.toml"
-    file.write_text(FIGURES, "utf-8")
-    replies = iter([named(2, 1), named(4, 2), Saying().replies["score"], ANSWER])
-    strategy = replace(TWO, prompts=str(file))
-    answer, _, model = await asked(make_run, strategy, replies=lambda call: next(replies))
-    everything, local, scoring, judge = model.calls
-    assert everything.messages[0].content.endswith('{"important_docs": [<doc_id1>]}')
-    assert "--- Context Documents ---\n[DOC 1] lake\nCarp live" in everything.prompt
-    assert re.findall(r"\[DOC (\d)\]", local.prompt) == ["4", "2"]
-    assert "ALL documents: 2, 1, 4. [DOC 2] mill" in scoring.prompt
-    task = "You are a judge. Use ONLY the provided evidence snippets and debate log.\n"
-    assert judge.messages[0].content.startswith(task)  # the reader adds the form of the reply
-    assert "DocScore" in judge.prompt
-    assert answer.found
 
 
 # Windows, documents, fields

@@ -6,43 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Passage, Span
+from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.strategies.duquad.prompts import (
     DocScore,
     distinct_words,
-    doc_score_messages,
     find_evidence_sentences,
     find_important,
     find_quotes,
     parse_doc_scores,
     read_document_number,
-    view_messages,
 )
 
 # The agents
-
-
-def passage(text: str, title: str = "Title", name: str = "a", **more) -> Passage:
-    return Passage(Span(name, 0, len(text)), text, title, **more)
-
-
-def test_an_agent_sees_the_documents_by_number_and_then_the_question():
-    numbered = [
-        (4, passage("First text.\n")),
-        (2, passage("Other text.", "Mill", section=("Wheel",))),
-    ]
-    content = view_messages("  Who built it?\n", numbered)[-1].content
-    assert '<document number="4">\nTitle\nFirst text.\n' in content
-    assert '<document number="2">\nMill › Wheel\nOther text.\n' in content
-    assert content.index('number="4"') < content.index('number="2"')
-    assert content.endswith("Question: Who built it?")
-
-
-def test_it_is_asked_for_a_json_object_with_as_many_documents_as_wanted():
-    task = view_messages("Q?", [(1, passage("Text."))], most=2)[0].content
-    assert '\n{"important_docs": [<number 1>, <number 2>]}\n' in task
-    assert "top 2 most important" in task
 
 
 @pytest.mark.parametrize(
@@ -184,12 +160,6 @@ def test_no_reply_scores_what_was_not_asked(reply):
     for number, score in parse_doc_scores(reply, [1, 2]).items():
         assert number in (1, 2)
         assert 0 <= score.p <= 1
-
-
-def test_the_prompt_names_every_document_and_ends_in_the_question():
-    messages = doc_score_messages("Who?", [(3, passage("x")), (7, passage("y"))])
-    assert "You MUST evaluate ALL 2 documents: 3, 7." in messages[0].content
-    assert messages[-1].content.endswith("Question: Who?")
 
 
 # Evidence sentences

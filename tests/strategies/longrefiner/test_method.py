@@ -140,55 +140,6 @@ async def test_ablations(make_run):
     assert {n.level for n in weighed.nodes} == {"section", "paragraph"}
 
 
-# Prompts of a user's file
-
-
-OWN = """
-[[scope]]
-role = "system"
-content = "Analyse it."
-[[scope]]
-role = "user"
-content = "<{question}>"
-
-[[structuring]]
-role = "user"
-content = "Cut this: {text}"
-
-[[selection]]
-role = "user"
-content = "{abstract} | {outline} | {question}"
-"""
-
-
-async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_run, tmp_path):
-    (tmp_path / "prompts.toml").write_text(OWN)
-    scoped = []
-
-    def label(messages, labels, forced):
-        scoped.append((forced, messages))
-        return LabelOdds({"Local": 0.2, "Global": 0.8}, mass=1.0)
-
-    def say(call):
-        cut = call.messages[-1].content.startswith("Cut this: ")
-        return write_skeleton(MILL) if cut else "['Machines']"
-
-    settings = [f"prompts={tmp_path / 'prompts.toml'}", "structuring=model", "mode=sparse"]
-    strategy = set_parameters(LongRefiner, settings)
-    _, run, model = await refine(make_run, strategy, say, labels=label)
-    ((forced, (system, user)),) = scoped
-    assert (forced, system.content, user.content) == ("[", "Analyse it.", f"<{QUESTION}>")
-    structured, chosen = (call.messages[-1].content for call in model.calls)
-    assert structured.startswith("Cut this: The mill grinds corn")
-    assert structured.endswith("Children pay two coins to see the wheel.")
-    assert chosen == f"The mill grinds corn for the town. | {OUTLINE} | {QUESTION}"
-    assert events(run, Structured)[0].basis == "model"
-    assert events(run, Weighed)[0].selected == ("Machines",)
-
-
-OUTLINE = "Title: The Mill\nSection1: History\nSection2: Machines\nSection3: Visitors"
-
-
 async def test_structuring_is_metered_apart_from_what_a_question_costs(make_run):
     _, run, _ = await refine(make_run, sparse(), write([]), documents=[BOOK])
     usage = run.meter.report(seconds=100.0)

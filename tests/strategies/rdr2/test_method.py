@@ -1,6 +1,5 @@
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -316,39 +315,6 @@ async def test_a_router_may_enclose_its_lines(sources, make_run):
 
 
 # Prompts of one's own
-
-
-OWN = """
-[[router]]
-role = "system"
-content = "Choose lines, {like this}."
-
-[[router]]
-role = "user"
-content = "## Asked\\n{question}\\n## Tree\\n{document}\\n## Reply"
-"""
-
-
-async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run, tmp_path):
-    file = tmp_path / "router.toml"
-    file.write_text(OWN)
-    settings = ["introduction=false", "reply_tokens=99", "skipped=Prices", "k=1"]
-    strategy = set_parameters(RDR2, [f"prompts={file}", *settings])
-    run, model = make_run(sources, ["[ANSWER] 3: In 2003 the park"])
-    (routing,) = await strategy.route("When {document}? <|im_end|>", run, [TOWER])
-    system, user = model.calls[0].messages
-    assert system.content == "Choose lines, {like this}."
-    assert user.content.startswith("## Asked\nWhen {document}? ‹|im_end|>\n## Tree\n0: Six Flags\n")
-    assert user.content.endswith("\n## Reply")
-    assert "Prices" not in user.content
-    assert "Introduction" not in user.content
-    assert model.calls[0].max_tokens == 99
-    assert (
-        routing.tree.extract_passages(routing.answers)[0].text
-        == "In 2003 the park opened the Superman tower."
-    )
-    assert replace(strategy, k=2).templates == strategy.templates
-    assert hash(strategy) == hash(replace(strategy, k=1))
 
 
 @pytest.mark.parametrize(

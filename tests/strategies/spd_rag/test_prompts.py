@@ -2,10 +2,7 @@ import pytest
 
 from colligate.models.structured import parse
 from colligate.strategies.spd_rag.prompts import (
-    AgentAction,
-    LastAction,
     WriteTodos,
-    agent_messages,
     list_statements,
 )
 
@@ -25,27 +22,6 @@ def test_without_a_task_the_question_is_the_task(reply):
         plan, _ = parse(reply, WriteTodos)
     assert plan.tasks(" Who pays? ") == ("Who pays?",)
     assert plan.synthesis_directive == ""
-
-
-def asked(schema) -> list[str]:
-    return list(schema.model_json_schema()["properties"])
-
-
-def test_the_last_turn_can_only_finalize():
-    assert asked(AgentAction) == ["reasoning", "action", "query", "relevance", "findings"]
-    assert asked(LastAction) == ["action", "relevance", "findings"]
-    assert LastAction.model_json_schema()["properties"]["action"]["const"] == "finalize"
-    for schema in (AgentAction, LastAction):
-        assert schema.model_json_schema()["required"] == asked(schema)
-
-
-def test_the_agent_gets_its_tasks_and_the_question():
-    tasks = ["Find the rent.", "Find the term."]
-    system, user = agent_messages("Lease {x}", tasks, 5, "Who pays?")
-    assert "1. Find the rent.\n2. Find the term." in user.content
-    assert "Who pays?" in user.content
-    assert "<document>Lease {x}</document>" in system.content
-    assert "at most 5 times" in system.content
 
 
 def test_the_lines_of_a_report_that_quote_are_its_statements():

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import re
-import tracemalloc
 from collections import Counter
 from itertools import pairwise
 
@@ -224,26 +222,6 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
     assert by_role(reader) == {"coordinator": 1, "reader": 1}
     for call in agent_calls(worker):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
-
-
-async def test_prompts_can_come_from_a_file(make_run, tmp_path):
-    file = tmp_path / "paper.toml"
-    file.write_text(
-        '[[coordinator]]\nrole = "user"\ncontent = "PLAN {question}"\n'
-        '[[agent]]\nrole = "system"\ncontent = "INVESTIGATE <document>{document}</document>"\n'
-        '[[agent]]\nrole = "user"\ncontent = "{tasks}"\n'
-        '[[synthesis]]\nrole = "user"\ncontent = "MERGE {question} {directive} {findings}"\n'
-    )
-    run, model = make_run(Stations(4), gauges, embedder=ByWords())
-    strategy = SPDRAG(prompts=str(file), merge_tokens=250)
-    assert (await strategy.answer(QUESTION, run)).found
-    begins = {who(call): call.messages[0].content.split()[0] for call in model.calls}
-    assert begins == {
-        "coordinator": "PLAN",
-        "agent": "INVESTIGATE",
-        "synthesis": "MERGE",
-        "reader": "MERGE",
-    }
 
 
 # The loop of an agent
@@ -567,35 +545,3 @@ async def test_too_many_calls_are_not_begun_unless_allowed(make_run):
     run.consent = consent
     assert (await SPDRAG(most_calls=20).answer(QUESTION, run)).found
     assert asked == ["an agent for each of 30 documents takes about 92, at most 182 model calls"]
-
-
-async def test_memory_stays_flat_while_documents_are_read(make_run):
-    sizes: dict[int, int] = {}
-    sources = Stations(600)
-    run, model = make_run(sources, gauges)
-    run.trace.events = Forgetful()
-    model.calls = Forgetful()
-    run.meter.calls = Forgetful()
-
-    async def search(query, **inside):
-        number = int(inside["documents"][0][1:])
-        if number == 300:
-            gc.collect()
-            tracemalloc.start()
-        if number == 500:
-            gc.collect()
-            sizes[number], _ = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-        return await Stations.search(sources, query, **inside)
-
-    sources.search = search
-    await SPDRAG(form="short", most_calls=None).answer(QUESTION, run)
-    # Bytes a document: its report, its finding and the span, and caches of bounded size.
-    assert sizes[500] / 200 < 20_000
-
-
-class Forgetful(list):
-    """What is recorded of a run is not what the strategy holds."""
-
-    def append(self, item):
-        pass

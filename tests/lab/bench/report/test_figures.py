@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from dataclasses import replace
 
 import pytest
@@ -67,22 +66,6 @@ def test_a_higher_value_is_higher_a_later_place_further_right_and_labels_are_tex
     assert x1 < x2 < x3
     assert y2 < y3 < y1  # downwards in a drawing
     assert (x2 - x1) / (x3 - x1) == pytest.approx(4 / 9, abs=0.01)
-
-
-def test_the_same_numbers_give_the_same_drawing_in_any_thread() -> None:
-    dots = [
-        Series(name, (Point(100.0 * n, 50.0 + n, 40, 70),), n) for n, name in enumerate("abc", 1)
-    ]
-
-    def draw() -> str:
-        return draw_lines([Panel("", dots)], CHART, [(100.0, 51.0), (300.0, 53.0)])
-
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(draw()))
-    thread.start()
-    thread.join()
-    assert found == [draw()]
-    assert draw() != draw_lines([Panel("", [replace(dots[0], style=9), *dots[1:]])], CHART)
 
 
 def test_nothing_is_drawn_of_nothing_or_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:

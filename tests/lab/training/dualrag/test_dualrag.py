@@ -91,22 +91,6 @@ async def test_a_run_that_warned_is_not_taught(curate, world, tmp_path):
     assert why.startswith("a run that warned: what was found for “Lund” is not summarised")
 
 
-async def test_a_repaired_summary_is_the_gold_passage_where_no_sentence_is_named(
-    curate, world, tmp_path
-):
-    def blind(call):
-        return {"statements": [] if "<entity>Lund" in call.prompt else facts_in(call.prompt)}
-
-    await curate([record("a", "Lund")], world(Summary=blind), settings=(*SETTINGS, "rounds=3"))
-    repaired = {
-        sample.meta["question"]: json.loads(sample.target)["statements"][0]["sentence"]
-        for sample in every_sample(tmp_path / "out")
-        if sample.meta["class"] == "repaired"
-    }
-    whole = "# Lund Lund is a town in Sweden. It has a cathedral."
-    assert repaired == {"a": whole}
-
-
 async def test_a_judge_says_what_is_right_where_one_is_named(curate, world, tmp_path):
     judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
     card, _ = await curate([record("a", "Sweden"), record("b", "Norway")], world(), judge=judge)

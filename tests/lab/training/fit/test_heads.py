@@ -113,6 +113,7 @@ def trained(data, base, tmp_path_factory):
     return out
 
 
+@pytest.mark.real
 def test_a_stopped_training_ends_as_if_it_had_not_been_stopped(data, base, trained, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(data, base, tmp_path, stop_at=5)
@@ -124,6 +125,7 @@ def test_a_stopped_training_ends_as_if_it_had_not_been_stopped(data, base, train
     assert [json.loads(line)["step"] for line in lines] == [2, 4, 6]
 
 
+@pytest.mark.real
 def test_another_training_is_refused_in_the_same_folder(data, base, trained):
     with pytest.raises(UsageError, match="steps"):
         train(data, base, trained, (*SETTINGS, "steps=7"))
