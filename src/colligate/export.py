@@ -292,8 +292,9 @@ _CELL = (
     '<div class="tex2jax_ignore mathjax_ignore"><div style="white-space: pre-wrap">{}</div>{}</div>'
 )
 _SOURCE = (
-    '<details style="display: inline"><summary style="display: inline; text-decoration: underline">[{}]'
-    "</summary><blockquote><small>{}</small><br><mark>{}</mark></blockquote></details>"
+    '<details style="display: inline">'
+    '<summary style="display: inline; text-decoration: underline">[{}]</summary>'
+    "<blockquote><small>{}</small><br><mark>{}</mark></blockquote></details>"
 )
 
 
