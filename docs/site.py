@@ -6,7 +6,6 @@ every command.
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import os
@@ -79,7 +78,7 @@ def read_cells(notebook: Path) -> Iterator[str]:
         for output in cell.get("outputs", ()):
             shown = output.get("data", {})
             plain = "".join(shown.get("text/plain", output.get("text", ())))
-            yield "".join(shown.get("text/html", f"<pre>{html.escape(plain)}</pre>"))
+            yield "".join(shown.get("text/html", f"```\n{plain}\n```"))
 
 
 if __name__ == "__main__":
