@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 # The browser is fetched while packages are installed, and types are checked while weights are.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup demo test test-real cases lint bench clean
+.PHONY: help setup demo test test-real cases lint bench site clean
 
 help:
 	@echo "make demo       set up, then answer a question over the licences in examples/"
@@ -19,6 +19,7 @@ help:
 	@echo "make setup      create .venv with everything the tests need"
 	@echo "make lint       ruff, mypy and the import contract"
 	@echo "make bench      the quick benchmarks"
+	@echo "make site       the documentation as a site, in build/site"
 
 # The demo needs the package alone; the tests need their tools as well.
 .venv/bin/python:
@@ -82,6 +83,9 @@ bench: setup
 	$(BIN)/python benchmarks/search.py --sizes 1000 20000
 	$(BIN)/python benchmarks/concurrency.py --delay 1
 	$(BIN)/python benchmarks/speed.py --model smollm2-135m --quick
+
+site: $(INSTALLED)
+	$(BIN)/python docs/site.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -46,7 +46,7 @@ def list_commands() -> Iterator[tuple[str, list[str]]]:
     """Yield the page and the words of each command of colligate that a document shows."""
     for page in PAGES:
         whole = re.sub(r"\\\n\s+", "", page.read_text("utf-8"))
-        for line in re.findall(r"^    (?:\w+=\S+ )*(colligate .*)$", whole, re.MULTILINE):
+        for line in re.findall(r"^    (?:\$ )?(?:\w+=\S+ )*(colligate .*)$", whole, re.MULTILINE):
             words = shlex.split(line, comments=True)
             ends = [at for at, word in enumerate(words) if word in END_OF_COMMAND]
             yield f"{page.name}: {line}", words[1 : min(ends, default=len(words))]

@@ -1,10 +1,13 @@
-"""The example corpus is what it says, and its questions are right."""
+"""The example corpus is what it says, its questions are right, and its notebooks run."""
 
 import hashlib
 import json
 from pathlib import Path
 
 import pytest
+
+from colligate.models import ChatRequest, Message
+from support.http_server import quoting
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LICENCES = EXAMPLES / "licences"
@@ -54,3 +57,19 @@ def test_a_question_is_consistent_and_its_quotes_are_in_their_documents(item):
         text = _words((LICENCES / name).read_text(encoding="ascii"))
         assert quote == _words(quote)
         assert quote in text, f"{name} does not hold {quote!r}"
+
+
+@pytest.mark.parametrize("name", ["ask", "compare"])
+def test_a_notebook_runs(name, openai_server, here, monkeypatch):
+    def answer(body):
+        told = [Message(each["role"], each["content"]) for each in body["messages"]]
+        call = ChatRequest(told, max_tokens=100)
+        return quoting(call) if "Question: " in call.prompt else "Hi."
+
+    openai_server.answer = answer
+    monkeypatch.setenv("COLLIGATE_MODEL", f"openai:scripted@{openai_server.url}")
+    monkeypatch.chdir(EXAMPLES)
+    known: dict[str, object] = {}
+    for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), known)

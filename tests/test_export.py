@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from lxml.html import document_fromstring
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from colligate import Answer, Citation, Span
 from colligate.errors import ColligateError
 from colligate.export import FORMATS, render_answer, render_event, write_export
 
@@ -207,6 +209,43 @@ def test_no_text_ends_a_bibtex_entry(title, authors):
     written = FORMATS[".bib"].render(cited).decode()
     depths = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in written))
     assert depths.index(0, written.index("{")) == written.rindex("}")
+
+
+# Notebooks
+
+
+def in_notebook(text: str, quote: str, *stretches: tuple[int, int], **more: Any) -> Any:
+    at = Span("rules-1", 0, max(1, len(quote)))
+    source = ("Rules & laws", ("Rules & laws", "Fees"), 3, stretches, "exact", "/office/rules.pdf")
+    cited = Answer("What is due?", "auto", text, True, citations=(Citation(at, quote, *source),))
+    return document_fromstring(replace(cited, **more)._repr_html_())
+
+
+def test_a_mark_in_a_notebook_opens_its_quote():
+    text = "It costs [1] euro. [1] No more is due. [uncited]"
+    page = in_notebook(text, QUOTE, (0, 18), short="1 euro", warnings=("<b> was read in part",))
+    [source] = page.xpath("//details[not(@open)]")
+    where = "[1]Rules & laws › Fees, page 3 (rules.pdf)"
+    assert squeeze(source.text_content()) == where + squeeze(QUOTE)
+    assert source.xpath("string(.//mark)") == QUOTE
+    assert source.getprevious().text == "1 euro"
+    assert source.getprevious().tail == "\nIt costs [1] euro. "  # brackets of the statement's own
+    assert source.tail == " No more is due. [uncited]"
+    assert "<b> was read in part" in page.text_content()
+
+
+def test_values_in_a_notebook_have_their_quotes_below():
+    page = in_notebook('{"due": "[1]"}', QUOTE, filled={"due": "[1]"})
+    assert page.xpath("string(//pre)") == '{"due": "[1]"}'
+    assert page.xpath("string(//pre/following-sibling::details//mark)") == QUOTE
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_nothing_in_a_notebook_is_active(text, quote, short):
+    page = in_notebook(f"{text} [1]", quote, (0, len(text)), short=short, warnings=(text,))
+    known = {"html", "body", "div", "details", "summary", "blockquote", "small", "mark", "b", "br"}
+    assert {each.tag for each in page.iter()} <= known
+    assert {name for each in page.iter() for name in each.attrib} <= {"class", "style"}
 
 
 def test_an_export_that_fails_leaves_the_file_of_before(paid, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, sync_playwright
 
 SIZE = ViewportSize(width=1360, height=860)
 QUESTION = (
@@ -42,6 +42,9 @@ def main() -> None:
             with open_page(browser, given) as page:
                 ask(page, given.url, given.question, strategy)
                 save(page, given.out / f"{strategy}.png")
+                if page.locator("figure.picture").count():
+                    picture = page.locator("figure.picture").first
+                    save(picture, given.out / f"{strategy}-picture.png")
                 if strategy == given.strategies[0]:
                     follow_citation(page)
                     save(page, given.out / "citation.png")
@@ -85,9 +88,9 @@ def follow_citation(page: Page) -> None:
         settle(page)
 
 
-def save(page: Page, file: Path) -> None:
+def save(shown: Page | Locator, file: Path) -> None:
     """Save a screenshot with 256 colours, which takes about half of the bytes."""
-    page.screenshot(path=file)
+    shown.screenshot(path=file)
     with Image.open(file) as picture:
         palette = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
         palette.save(file, optimize=True)

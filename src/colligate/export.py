@@ -1,4 +1,5 @@
-"""Answers and progress as text for other programs; answers as files (Markdown, HTML, Word, BibTeX).
+"""Answers and progress as text for other programs; answers as files (Markdown, HTML, Word, BibTeX)
+and in notebooks.
 
 Documents and models wrote the texts, so nothing in them may load an image or become HTML: an
 address that a model was led to write would tell its server what the documents say.
@@ -217,8 +218,7 @@ def _replace_unseen(text: str) -> str:
 def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a file says, from top to bottom: the kind of each block and its text."""
     yield "title", _title(answer)
-    short = " ".join((answer["short_answer"] or "").split())
-    if short and short != answer["answer"].strip():
+    if short := _short(answer):
         yield "short", short
     yield "code" if "filled" in answer else "answer", answer["answer"]
     if rows := lay_out(answer):
@@ -245,6 +245,11 @@ def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     how = f" ({answer['how']})" if answer["how"] else ""
     facts = (f"colligate, {answer['strategy']}{how}", describe_chance(answer), cost)
     yield "note", "; ".join(filter(None, facts))
+
+
+def _short(answer: Mapping[str, Any]) -> str:
+    short = " ".join((answer["short_answer"] or "").split())
+    return "" if short == answer["answer"].strip() else short
 
 
 def _render_markdown(answer: Mapping[str, Any]) -> str:
@@ -327,6 +332,49 @@ def _render_docx(answer: Mapping[str, Any]) -> bytes:
     file = io.BytesIO()
     document.save(file)
     return file.getvalue()
+
+
+# Notebooks
+
+# Jupyter would set what stands between two dollars as a formula.
+_CELL = (
+    '<div class="tex2jax_ignore mathjax_ignore"><div style="white-space: pre-wrap">{}</div>{}</div>'
+)
+_SOURCE = (
+    '<details style="display: inline">'
+    '<summary style="display: inline; text-decoration: underline">[{}]</summary>'
+    "<blockquote><small>{}</small><br><mark>{}</mark></blockquote></details>"
+)
+
+
+def render_cell(answer: Mapping[str, Any]) -> str:
+    """Return an answer as HTML without scripts, for a notebook: each mark opens its quote."""
+
+    def show(text: str) -> str:
+        return html.escape(_replace_unseen(text))
+
+    text, citations = answer["answer"], answer["citations"]
+    sources = [
+        _SOURCE.format(number, show(describe_place(each)), show(inspect.cleandoc(each["quote"])))
+        for number, each in enumerate(citations, 1)
+    ]
+    stated = [span for each in citations for span in each["answer_spans"]]
+    if "filled" in answer:  # JSON: its brackets are no marks
+        stated = [(0, len(text))]
+    shown, done = "", 0
+    for mark in re.finditer(r"\[(\d{1,4})\]", text):
+        own = any(start <= mark.start() < end for start, end in stated)
+        if not own and 0 < int(mark[1]) <= len(sources):
+            shown += show(text[done : mark.start()]) + sources[int(mark[1]) - 1]
+            done = mark.end()
+    shown += show(text[done:])
+    if "filled" in answer:
+        shown = f"<pre>{shown}</pre>{' '.join(sources)}"
+    if short := _short(answer):
+        shown = f"<b>{show(short)}</b>\n{shown}"
+    notes = (describe_chance(answer), *answer["warnings"], describe_usage(answer["usage"]))
+    below = "".join(f"<br><small>{show(note)}</small>" for note in notes if note)
+    return _CELL.format(shown, below)
 
 
 # BibTeX: one entry for each document cited.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from colligate.documents import Document, Passage, Span
-from colligate.export import write_export
+from colligate.export import render_cell, write_export
 from colligate.models.metering import UsageReport
 
 NOT_FOUND = "Not in these documents."
@@ -240,6 +240,9 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return render_cell(self.to_json())
 
     @property
     def ground(self) -> Ground:
