@@ -150,7 +150,7 @@ async def test_a_client_that_leaves_frees_its_run(served, model, headers):
 
 
 def test_a_stream_is_kept_open_by_blanks_that_no_parser_sees(served, headers, monkeypatch):
-    monkeypatch.setattr(EventStream, "DEFAULT_PING_INTERVAL", 0.001)
+    monkeypatch.setattr(EventStream, "DEFAULT_PING_INTERVAL", 0.05)
     body = {"model": "retrieve-read", "messages": [{"role": "user", "content": "Does it stall?"}]}
     with httpx2.stream("POST", f"{served.url}api/chat", json=body, headers=headers) as response:
         assert next(response.iter_bytes()) == b" "
