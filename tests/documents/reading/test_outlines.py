@@ -252,8 +252,9 @@ $p = \SI{210}{\bar}$, \si{\kilo\gram\per\cubic\metre}, \SI{9}{m.s^{-2}}, \qty{5}
 \price{2890}, \SI{7}{\turn}, \qty{80}{\percent}, \SI{x}."""
     document = write_and_read(tmp_path / "a.tex", text)
     assert " ".join(document.text.split()) == (
-        "12.5 t, 3 m/min, 40–60 °C, $p = 210 bar$, kg/m³, 9 m.s^-2, 5/s, Mm^4, 45°, 1e3, "
-        "2890 EUR, 7 rpm, 80 %, x."
+        "12.5 tonne, 3 metre per minute, 40–60 celsius, $p = {210}{bar}$, "
+        "kilo gram per cubic metre, 9 m.s^-2, 5 per second, mega metre tothe4, 45°, 1e3, "
+        "2890 EUR, 7 rpm, 80 percent, x."
     )
 
 
