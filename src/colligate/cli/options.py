@@ -57,11 +57,6 @@ def named(
     return option(f"{help} {order}", panel, metavar=metavar, **more)
 
 
-def split_names(text: str | None) -> tuple[str, ...]:
-    """Return the names in a text such as "a,b"."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
 def parse_workers(text: str | None) -> int | str | None:
     """Return a number of processes, or what names a cluster.
 
@@ -89,16 +84,6 @@ def read_json(path: Path) -> Any:
     except (ValueError, RecursionError) as error:
         why = f"it is not JSON ({error})"
     raise UsageError(f"cannot read {path}", why, "check the file")
-
-
-def collect_given(group: Any, *names: str) -> dict[str, Any]:
-    """Return the options of these names that have a value, as JSON values."""
-    values = {name: getattr(group, name) for name in names}
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 Question = Annotated[
@@ -256,15 +241,6 @@ MaxTokensTotal = Annotated[
         LIMITS,
         metavar="N",
         min=1,
-    ),
-]
-ItemTimeout = Annotated[
-    float | None,
-    option(
-        "The longest time for one question, or document; a slower one counts as failed.",
-        LIMITS,
-        metavar="SECONDS",
-        min=0.001,
     ),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]

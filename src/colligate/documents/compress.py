@@ -7,10 +7,8 @@ located in the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import Location, locate
@@ -159,9 +157,3 @@ def _joint(dropped: str) -> str:
     if "\n" in dropped:
         return "\n"
     return " " if any(map(str.isspace, dropped)) else ""
-
-
-def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
-    """Return the indexes of the scores above a percentile, with `least` also those at it."""
-    bar = np.percentile(scores, min(100.0, max(0.0, percent))) if scores else 0.0
-    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]
