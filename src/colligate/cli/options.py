@@ -19,6 +19,7 @@ from colligate.cli import display
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
+    from colligate.documents.reading import Limits
     from colligate.engine import Engine
     from colligate.library.library import AsyncLibrary
 
@@ -42,6 +43,11 @@ def option(
     return typer.Option(
         *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=default, **more
     )
+
+
+def argument(help: str, metavar: str) -> Any:
+    """Return a value that is given by its place."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
 def named(
@@ -86,15 +92,11 @@ def read_json(path: Path) -> Any:
     raise UsageError(f"cannot read {path}", why, "check the file")
 
 
-Question = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
-]
+Question = Annotated[str, argument("What to ask.", "QUESTION")]
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="PATH...",
-        help="Files, folders and https: addresses to answer over. Default: the whole library.",
-        show_default=False,
+    argument(
+        "Files, folders and https: addresses to answer over. Default: the whole library.", "PATH..."
     ),
 ]
 Where = Annotated[
@@ -288,6 +290,17 @@ class ReadOptions:
 
     ocr: Ocr = False
     pdf: Pdf = None
+
+    def limits(self) -> Limits:
+        """Return how files are read without a library; what reads them is on this machine."""
+        from colligate.documents.reading import Limits
+        from colligate.documents.reading.pdf.docling import require_reader
+        from colligate.settings import Settings
+
+        settings = Settings.load()
+        pdf = self.pdf or (settings.pdf.name if settings.pdf else "")
+        require_reader(pdf)
+        return Limits(ocr=settings.ocr_languages(asked=self.ocr), pdf=pdf)
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,8 @@ class SyncOptions(options.AddOptions):
 async def sync_command(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH...",
-            help="Files, folders and https: addresses. Default: all that were named before.",
-            show_default=False,
+        options.argument(
+            "Files, folders and https: addresses. Default: all that were named before.", "PATH..."
         ),
     ] = None,
     *,

@@ -125,10 +125,9 @@ class BenchOptions:
 def bench_run_command(
     suite: Annotated[
         str,
-        typer.Argument(
-            metavar="SUITE",
-            help="A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
-            show_default=False,
+        options.argument(
+            "A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
+            "SUITE",
         ),
     ],
     *,
@@ -215,10 +214,9 @@ def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
 def bench_compare_command(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DIR [DIR]",
-            help="Two runs, compared strategy by strategy; or one run, to compare its strategies.",
-            show_default=False,
+        options.argument(
+            "Two runs, compared strategy by strategy; or one run, to compare its strategies.",
+            "DIR [DIR]",
         ),
     ],
     *,
@@ -259,7 +257,7 @@ def bench_compare_command(
 
 @command(app, "report")
 def bench_report_command(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    run: Annotated[Path, options.argument("A run's folder.", "DIR")],
     *,
     out: Annotated[
         Path | None,
@@ -300,7 +298,7 @@ def bench_suites_command() -> int:
 def bench_convert_command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A data set as published.", show_default=False),
+        options.argument("A data set as published.", "FILE"),
     ],
     *,
     out: Annotated[

@@ -194,10 +194,8 @@ def train_curate_command(
 def train_fit_command(
     recipe: Annotated[
         str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A recipe's name (docs/training.md), or the path of a recipe (.toml).",
-            show_default=False,
+        options.argument(
+            "A recipe's name (docs/training.md), or the path of a recipe (.toml).", "RECIPE"
         ),
     ],
     *,
@@ -313,7 +311,7 @@ class EvaluateOptions:
 def train_evaluate_command(
     data: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A folder of curated samples.", show_default=False),
+        options.argument("A folder of curated samples.", "DIR"),
     ],
     *,
     given: EvaluateOptions,
