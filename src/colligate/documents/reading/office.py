@@ -113,6 +113,12 @@ class Archive:
         }
 
 
+def attr(element: etree._Element | None, name: str = "val") -> str:
+    """Return an attribute of whatever namespace; empty if there is none."""
+    found = element.items() if element is not None else ()
+    return next((value for key, value in found if key.rpartition("}")[2] == name), "")
+
+
 _PROPERTIES = {
     "title": "title",
     "creator": "authors",
