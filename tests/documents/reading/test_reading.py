@@ -351,20 +351,6 @@ def test_objects_inside_a_record_carry_its_first_values(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        (r'{"a": "Gem\u00c3\u00a4lde", "\u00c2\u00a7": "5"}', "a: Gem\u00e4lde\n\u00a7: 5"),
-        (r'["Gem\u00c3\u00a4lde", "\u00e4"]', "Gem\u00c3\u00a4lde, \u00e4"),
-        (r'["Gem\u00c3\u00a4lde", "\u20ac"]', "Gem\u00c3\u00a4lde, \u20ac"),
-    ],
-)
-def test_bytes_of_utf_8_that_json_escapes_are_characters(
-    tmp_path: Path, written: str, shown: str
-) -> None:
-    assert write_and_read(tmp_path / "a.json", written).text == shown
-
-
 BOLD = {"type": "bold", "text": "6 May"}
 LINK = {"type": "link", "text": "map", "href": "https://a.example"}
 

@@ -11,7 +11,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from html import unescape
 from typing import Any
 
@@ -99,9 +98,6 @@ def read_json(source: SourceFile) -> Document:
     """
     try:
         value = parse_json(source.text.encode())
-        if "\\u00" in source.text:  # Meta escapes the bytes of UTF-8
-            with suppress(ValueError, RecursionError):
-                value = parse_json(json.dumps(value, ensure_ascii=False).encode("latin-1"))
     except ValueError:
         return read_text(source)
     text = "\n\n".join(_iter_paragraphs(value, "", 1))
