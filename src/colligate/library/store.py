@@ -287,10 +287,10 @@ class LibraryStore:
 def open_store(given: Path | str, engine: str | None) -> LibraryStore:
     """Return the store of a folder or bucket, by the engine that it was made with."""
     uri = find_bucket(given)
-    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
+    if not uri and is_address(given):
         raise UsageError(
             f"cannot open the library {given}",
-            f"nothing keeps libraries at {scheme[0]}/",
+            f"nothing keeps libraries at {str(given).partition('/')[0]}//",
             "name a folder or s3://BUCKET/NAME",
         )
     own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)

@@ -372,7 +372,7 @@ def _read_columns(table: Sequence[str]) -> list[list[str]]:
     starts = [match.start() for match in re.finditer(r"=+", table[0])]
     rows: list[list[str]] = []
     for line in table:
-        if not line.strip() or re.fullmatch(r"[=\-\s]+", line):
+        if set(line) <= set("=- \t"):
             continue
         cells = [line[a:b].strip() for a, b in zip_longest(starts, starts[1:])]
         if rows and not cells[0]:  # it continues the row above

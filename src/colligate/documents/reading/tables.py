@@ -269,7 +269,6 @@ def _left(cells: Sequence[str]) -> int:
 
 _DATE = re.compile(r"\d{1,4}[-./]\d\d?[-./]\d{1,4}(?:[T ][\d:.]+)?|\d\d?:\d\d(?::\d\d)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def _kind(cell: str) -> str:
@@ -278,7 +277,7 @@ def _kind(cell: str) -> str:
         return "year"
     if _DATE.fullmatch(cell):
         return "date"
-    if _LETTER.search(cell):
+    if any(map(str.isalpha, cell)):
         return "words"
     return "number" if any(map(str.isdigit, cell)) else ""
 
