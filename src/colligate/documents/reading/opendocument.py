@@ -136,10 +136,8 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
         if line is None or (around is not None and line is element):
             continue  # it has no text of its own, or is the heading of an item
         name = _OUTLINE if around is None else names[around]
-        stated = attr(element, "outline-level")
-        level = (
-            read_integer(stated, 1) if around is None else len([*element.iterancestors("{*}list")])
-        )
+        lists = sum(1 for _ in element.iterancestors("{*}list"))
+        level = lists or read_integer(attr(element, "outline-level"), 1)
         label, number = _next_number(
             styles.get(name, {}), counts.setdefault(name, {}), level, element
         )

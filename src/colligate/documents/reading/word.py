@@ -309,12 +309,9 @@ class _Numbering:
             style = attr(kind.find("{*}numStyleLink")) if kind is not None else ""
             if style in self._styles:  # the list is defined where the style is
                 linked = attr(self._styles[style].find("{*}pPr/{*}numPr/{*}numId"))
-                at = (
-                    attr(self._lists[linked].find("{*}abstractNumId"))
-                    if linked in self._lists
-                    else ""
-                )
-                kind = self._kinds.get(at, kind)
+                if linked in self._lists:
+                    at = attr(self._lists[linked].find("{*}abstractNumId"))
+                    kind = self._kinds.get(at, kind)
             found = [*kind.iterfind("{*}lvl")] if kind is not None else []
             found += listed.iterfind("{*}lvlOverride/{*}lvl")
             self._levels[number] = {read_integer(attr(each, "ilvl"), 0): each for each in found}
@@ -349,11 +346,9 @@ class _Numbering:
                 shown = "decimal"
             if shown in ("none", "bullet"):
                 return ""
-            return (
-                f"{count:02}"
-                if shown == "decimalZero"
-                else format_number(count, _FORMS.get(shown, "1"))
-            )
+            if shown == "decimalZero":
+                return f"{count:02}"
+            return format_number(count, _FORMS.get(shown, "1"))
 
         if form == "bullet":
             return "", 0
