@@ -204,10 +204,6 @@ class Document:
         found = list(_UNIT.finditer(self.text, start, end))
         return " ".join(found[-1][0].split()) if found else ""
 
-    def section_of(self, span: Span) -> tuple[str, ...]:
-        """Return the heading path around a span, outermost first."""
-        return self.tree.section_path(span)
-
     def passage(self, span: Span) -> Passage:
         """Return a span with its text and its place."""
         page = self.page_of(span)
@@ -215,7 +211,7 @@ class Document:
             span=span,
             text=self.slice(span),
             title=self.title,
-            section=self.section_of(span),
+            section=self.tree.section_path(span),
             page=None if page is None else page.number,
             source=self.source,
             date=self.date,

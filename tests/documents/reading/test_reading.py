@@ -179,7 +179,7 @@ def licence(name: str) -> Document:
 def test_licences_have_their_sections(name: str, words: str, path: tuple[str, ...]) -> None:
     document = licence(f"{name}.txt")
     start = document.text.index(words)
-    assert document.section_of(document.span(start, start + len(words))) == path
+    assert document.tree.section_path(document.span(start, start + len(words))) == path
     assert document.tree.structure.basis is Basis.NUMBERING
     assert 0 < document.tree.structure.confidence < 1
 
