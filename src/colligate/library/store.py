@@ -194,15 +194,10 @@ class LibraryStore:
 
     def close(self) -> None:
         """Close everything. Safe to call twice."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
-        if self._catalogue is not None:
-            self._catalogue.close()
-            self._catalogue = None
-        if self._empty is not None:
-            self._empty.close()
-            self._empty = None
+        for part in (self._index, self._catalogue, self._empty):
+            if part is not None:
+                part.close()
+        self._index = self._catalogue = self._empty = None
         self._lock.release()
 
     async def _hold(self) -> None:
