@@ -39,6 +39,8 @@ _LONGEST_HEADER = 20_000  # characters
 _ENCODED = re.compile(r"=\?([\w-]+)(?=[?*])")  # words of a header, and in what
 _LINK = re.compile(r"\]\([^()\s]*\)")
 _WORD = re.compile(r"\w+")
+# What the standard library's parser raises at malformed messages.
+_MALFORMED = (MessageError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
 
 
@@ -60,15 +62,7 @@ def read_email(source: SourceFile) -> Iterator[Document]:
         message = email.message_from_bytes(data, EmailMessage, policy=email.policy.default)
         kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
         _collect(source, message, parts)
-    except (
-        MessageError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        # The standard library's parser raises all of these at malformed messages.
+    except _MALFORMED as error:
         why = f"its message is malformed ({error})"
         raise source.error(CorruptFile, why, "save it again") from error
     if parts.too_deep:
