@@ -102,7 +102,7 @@ class Watcher:
         self._file = file
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._noted: set[str] = set()
+        self.noted: set[str] = set()  # what was shown already
         self._shown: dict[str, float] = {}
 
     def see(self, event: Event) -> None:
@@ -116,9 +116,9 @@ class Watcher:
             except OSError as error:
                 raise ColligateError(*_explain(error, Path(self._file.name))) from error
         if isinstance(event, Noted):
-            if event.text in self._noted:
+            if event.text in self.noted:
                 return
-            self._noted.add(event.text)
+            self.noted.add(event.text)
         self._show(event)
 
     def _show(self, event: Event) -> None:
@@ -167,7 +167,7 @@ class Watcher:
     def warn_rest(self, warnings: Collection[str]) -> None:
         """Show the warnings that no event has shown."""
         for warning in warnings:
-            if warning not in self._noted:
+            if warning not in self.noted:
                 warn(warning)
 
 
