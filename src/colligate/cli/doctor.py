@@ -66,12 +66,8 @@ async def doctor_command(
         colligate doctor
         colligate doctor --model openai:small@http://localhost:8000/v1
     """
-
-    def open_engine() -> Engine:
-        return models.engine(judge=judge, library=library)
-
     done: list[Check] = []
-    async for check in run_checks(open_engine):
+    async for check in run_checks(lambda: models.engine(judge=judge, library=library)):
         done.append(check)
         if not as_json:
             print_result(_format_check(check))
