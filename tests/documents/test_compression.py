@@ -8,7 +8,6 @@ from colligate.core.prompts import render_passages
 from colligate.documents import Span
 from colligate.documents.compress import (
     compress,
-    keep_above_percentile,
     locate_quote,
     visible_text,
 )
@@ -135,12 +134,3 @@ def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
     document = make(text)
     passage = compress(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
     assert visible_text(passage.span, document, passage).split() == ["cafe\u0301", "closed."]
-
-
-def test_a_percentile_lies_between_scores():
-    scores = [4.0, 1.0, 3.0, 2.0]
-    assert keep_above_percentile(scores, 50, least=False) == [0, 2]  # over 2.5
-    assert keep_above_percentile(scores, 100, least=False) == []
-    assert keep_above_percentile(scores, 100, least=True) == [0]
-    assert keep_above_percentile(scores, 0, least=True) == [0, 1, 2, 3]
-    assert keep_above_percentile([], 50, least=True) == []

@@ -21,10 +21,10 @@ _SHOWN = 60  # characters of a quote
 def audit_command(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="What `ask --proof` or `ask --json` wrote, or a reply of OpenAI's or Anthropic's "
+        options.argument(
+            "What `ask --proof` or `ask --json` wrote, or a reply of OpenAI's or Anthropic's "
             "API, as JSON.",
+            "FILE",
         ),
     ],
     *,
@@ -49,20 +49,15 @@ def audit_command(
     Examples:
         colligate audit proof.json --documents contracts/
     """
-    from colligate.documents.reading import Limits, find_files
-    from colligate.documents.reading.pdf.docling import require_reader
+    from colligate.documents.reading import find_files
     from colligate.proof import Status, audit, find_cited
     from colligate.reporting import require_paths
-    from colligate.settings import Settings
 
     require_paths(documents)
     cited = list(find_cited(options.read_json(file)))
     if not cited:
         raise UsageError(f"{file} cites nothing", "no citation of a known form is in it")
-    settings = Settings.load()
-    pdf = reading.pdf or (settings.pdf.name if settings.pdf else "")
-    require_reader(pdf)
-    limits = Limits(ocr=settings.ocr_languages(asked=reading.ocr), pdf=pdf)
+    limits = reading.limits()
     found = find_files(documents, pictures=bool(limits.ocr))
     findings, problems = audit(cited, found.files, limits)
     for problem in (*map(str, found.problems), *problems):

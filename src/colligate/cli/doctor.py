@@ -8,7 +8,6 @@ import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from colligate import __version__
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import print_json, print_result, to_one_line
@@ -66,12 +66,8 @@ async def doctor_command(
         colligate doctor
         colligate doctor --model openai:small@http://localhost:8000/v1
     """
-
-    def open_engine() -> Engine:
-        return models.engine(judge=judge, library=library)
-
     done: list[Check] = []
-    async for check in run_checks(open_engine):
+    async for check in run_checks(lambda: models.engine(judge=judge, library=library)):
         done.append(check)
         if not as_json:
             print_result(_format_check(check))
@@ -129,10 +125,12 @@ async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
         hint = "give another folder with --library"
         yield await _check("library", lambda: _find_library(engine), hint)
     blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
-    for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
-        yield _check_strategy(name, found)
     if blocked:
+        yield Check(f"strategy {DEFAULT_STRATEGY}", False, f"cannot run: {blocked.what}")
         yield Check("other strategies", False, f"cannot run: {blocked.what}", needed=False)
+        return
+    for name in list_strategies():
+        yield _check_strategy(name, found)
 
 
 async def _check(
@@ -158,10 +156,7 @@ def _find_packages() -> str:
             import_module(name)
         except ImportError as error:
             raise ColligateError(f"cannot load {name}", str(error)) from error
-    try:
-        return f"colligate {version('colligate')}"
-    except PackageNotFoundError:
-        return "colligate (not installed as a package)"
+    return f"colligate {__version__}"
 
 
 def _describe_settings(settings: Settings) -> str:
@@ -241,16 +236,11 @@ def _check_strategy(name: str, models: Mapping[Role, _RoleModel]) -> Check:
     lacking = [need for need in check_needs(load_strategy(name).needs, offered) if not need.met]
     required = [need for need in lacking if need.required]
     found = "runs" + (" without " * bool(lacking)) + ", ".join(n.capability.value for n in lacking)
-    if blocked := next(
-        (one.problem for one in models.values() if one.blocks and one.problem), None
-    ):
-        found = f"cannot run: {blocked.what}"
-    elif required:
+    if required:
         model = models[required[0].role]
         why = model.problem.what if model.problem else required[0].explain(model.name)
         found = f"cannot run: {why}"
-    ok = not (blocked or required)
-    return Check(f"strategy {name}", ok, found, needed=name == DEFAULT_STRATEGY)
+    return Check(f"strategy {name}", not required, found, needed=name == DEFAULT_STRATEGY)
 
 
 # The models by role as they are on this machine

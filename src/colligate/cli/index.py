@@ -22,11 +22,7 @@ app = typer.Typer(add_completion=False)
 async def index_command(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH...",
-            help="Files, folders and https: addresses to add.",
-            show_default=False,
-        ),
+        options.argument("Files, folders and https: addresses to add.", "PATH..."),
     ],
     *,
     where: options.LibraryOptions,

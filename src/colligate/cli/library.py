@@ -51,9 +51,9 @@ async def library_list_command(
 async def library_show_command(
     document: Annotated[
         str,
-        typer.Argument(
-            metavar="DOCUMENT",
-            help="A document's id from `library list`, the start of an id, its file or its title.",
+        options.argument(
+            "A document's id from `library list`, the start of an id, its file or its title.",
+            "DOCUMENT",
         ),
     ],
     *,
@@ -109,10 +109,9 @@ def _print_text(text: str) -> None:
 async def library_remove_command(
     documents: Annotated[
         list[str],
-        typer.Argument(
-            metavar="DOCUMENT...",
-            help="Ids from `library list`, or files, folders or addresses that were added.",
-            show_default=False,
+        options.argument(
+            "Ids from `library list`, or files, folders or addresses that were added.",
+            "DOCUMENT...",
         ),
     ],
     *,
@@ -175,9 +174,7 @@ async def library_erase_command(
 async def library_snapshot_command(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="A new name; without one, list them.", show_default=False
-        ),
+        options.argument("A new name; without one, list them.", "NAME"),
     ] = None,
     *,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the snapshot.")] = False,
@@ -205,7 +202,7 @@ async def library_snapshot_command(
 
 @command(app, "restore")
 async def library_restore_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A snapshot.", show_default=False)],
+    name: Annotated[str, options.argument("A snapshot.", "NAME")],
     *,
     where: options.LibraryOptions,
 ) -> int:

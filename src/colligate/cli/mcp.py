@@ -16,10 +16,8 @@ app = typer.Typer(add_completion=False)
 async def mcp_command(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH...",
-            help="Files, folders and https: addresses to serve. Default: the whole library.",
-            show_default=False,
+        options.argument(
+            "Files, folders and https: addresses to serve. Default: the whole library.", "PATH..."
         ),
     ] = None,
     *,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import make_table, print_result
 
@@ -40,11 +41,10 @@ def models_list_command() -> int:
 def models_pull_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME...",
-            help="Names from `colligate models list`, or ORG/REPO:FILE of the hub. "
+        options.argument(
+            "Names from `colligate models list`, or ORG/REPO:FILE of the hub. "
             "Default: what `colligate ask` needs.",
-            show_default=False,
+            "NAME...",
         ),
     ] = None,
 ) -> int:

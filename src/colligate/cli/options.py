@@ -19,6 +19,7 @@ from colligate.cli import display
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
+    from colligate.documents.reading import Limits
     from colligate.engine import Engine
     from colligate.library.library import AsyncLibrary
 
@@ -44,6 +45,11 @@ def option(
     )
 
 
+def argument(help: str, metavar: str) -> Any:
+    """Return a value that is given by its place."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
 def named(
     help: str,
     variable: str,
@@ -55,11 +61,6 @@ def named(
     """Return an option that environment and settings file name too; `last` is the default."""
     order = f"Default: COLLIGATE_{variable}, then the settings file, then {last}."
     return option(f"{help} {order}", panel, metavar=metavar, **more)
-
-
-def split_names(text: str | None) -> tuple[str, ...]:
-    """Return the names in a text such as "a,b"."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def parse_workers(text: str | None) -> int | str | None:
@@ -91,25 +92,11 @@ def read_json(path: Path) -> Any:
     raise UsageError(f"cannot read {path}", why, "check the file")
 
 
-def collect_given(group: Any, *names: str) -> dict[str, Any]:
-    """Return the options of these names that have a value, as JSON values."""
-    values = {name: getattr(group, name) for name in names}
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in values.items()
-        if value is not None
-    }
-
-
-Question = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
-]
+Question = Annotated[str, argument("What to ask.", "QUESTION")]
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="PATH...",
-        help="Files, folders and https: addresses to answer over. Default: the whole library.",
-        show_default=False,
+    argument(
+        "Files, folders and https: addresses to answer over. Default: the whole library.", "PATH..."
     ),
 ]
 Where = Annotated[
@@ -258,15 +245,6 @@ MaxTokensTotal = Annotated[
         min=1,
     ),
 ]
-ItemTimeout = Annotated[
-    float | None,
-    option(
-        "The longest time for one question, or document; a slower one counts as failed.",
-        LIMITS,
-        metavar="SECONDS",
-        min=0.001,
-    ),
-]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -312,6 +290,17 @@ class ReadOptions:
 
     ocr: Ocr = False
     pdf: Pdf = None
+
+    def limits(self) -> Limits:
+        """Return how files are read without a library; what reads them is on this machine."""
+        from colligate.documents.reading import Limits
+        from colligate.documents.reading.pdf.docling import require_reader
+        from colligate.settings import Settings
+
+        settings = Settings.load()
+        pdf = self.pdf or (settings.pdf.name if settings.pdf else "")
+        require_reader(pdf)
+        return Limits(ocr=settings.ocr_languages(asked=self.ocr), pdf=pdf)
 
 
 @dataclass(frozen=True)

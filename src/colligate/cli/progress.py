@@ -12,10 +12,10 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO
 
 import typer
 from rich.console import RenderableType
@@ -32,22 +32,18 @@ from rich.table import Column
 from rich.text import Text
 
 from colligate.cli import display
-from colligate.cli.command import event_loop
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
 from colligate.core.events import (
     Answered,
     Asking,
     Drafted,
     Event,
-    Listener,
     Noted,
     Progressed,
     Writing,
 )
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
-
-T = TypeVar("T")
 
 _SECONDS_BETWEEN_LINES = 60.0
 # Steps of a strategy belong to this phase: its bar stays above their line until it is done.
@@ -85,20 +81,6 @@ def _explain(error: OSError, trace: Path) -> tuple[str, str, str]:
     return f"cannot write the trace {trace}", why, "give another file"
 
 
-def run_resumable(work: Callable[[Listener], Coroutine[Any, Any, T]], folder: Path) -> T | None:
-    """Run work that keeps what is finished in a folder; return None if it was interrupted."""
-    with watch_run() as watcher:
-        try:
-            with event_loop() as loop:
-                return loop.run(work(watcher.see))
-        except (KeyboardInterrupt, ColligateError, OSError) as error:
-            if folder.exists():
-                note(f"stopped; what is finished is in {folder}; the same command resumes")
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-            return None
-
-
 def require_text(question: str) -> None:
     """Refuse a question whose bytes are not text in the terminal's encoding."""
     try:
@@ -120,7 +102,7 @@ class Watcher:
         self._file = file
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._noted: set[str] = set()
+        self.noted: set[str] = set()  # what was shown already
         self._shown: dict[str, float] = {}
 
     def see(self, event: Event) -> None:
@@ -134,9 +116,9 @@ class Watcher:
             except OSError as error:
                 raise ColligateError(*_explain(error, Path(self._file.name))) from error
         if isinstance(event, Noted):
-            if event.text in self._noted:
+            if event.text in self.noted:
                 return
-            self._noted.add(event.text)
+            self.noted.add(event.text)
         self._show(event)
 
     def _show(self, event: Event) -> None:
@@ -185,7 +167,7 @@ class Watcher:
     def warn_rest(self, warnings: Collection[str]) -> None:
         """Show the warnings that no event has shown."""
         for warning in warnings:
-            if warning not in self._noted:
+            if warning not in self.noted:
                 warn(warning)
 
 

@@ -21,11 +21,7 @@ app = typer.Typer(add_completion=False)
 def strategies_command(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Show only this strategy, or retriever, with its parameters.",
-            show_default=False,
-        ),
+        options.argument("Show only this strategy, or retriever, with its parameters.", "NAME"),
     ] = None,
     *,
     as_json: options.AsJson = False,

@@ -26,7 +26,6 @@ from colligate.errors import (
 )
 
 if TYPE_CHECKING:
-    from colligate.core.events import Listener
     from colligate.library.ingest import Ingested
     from colligate.library.library import AsyncLibrary
     from colligate.library.named import Missing
@@ -60,10 +59,8 @@ class SyncOptions(options.AddOptions):
 async def sync_command(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH...",
-            help="Files, folders and https: addresses. Default: all that were named before.",
-            show_default=False,
+        options.argument(
+            "Files, folders and https: addresses. Default: all that were named before.", "PATH..."
         ),
     ] = None,
     *,
@@ -95,7 +92,7 @@ async def sync_command(
         nonlocal kept, first
         # Between two runs the library is closed, and free for other commands.
         with watch_run() as watcher:
-            see = _pass_on_once(watcher.see, said)
+            watcher.noted = said  # each sync finds the same files that cannot be read
 
             async def prune(missing: Missing) -> bool:
                 gone, folder = len(missing.files), missing.folder
@@ -106,7 +103,7 @@ async def sync_command(
                 if first and await asyncio.to_thread(watcher.confirm, asking):
                     return True
                 hint = "`colligate sync --yes` removes them"
-                see(Noted(f"{what}: their documents are kept; {hint}", warning=True))
+                watcher.see(Noted(f"{what}: their documents are kept; {hint}", warning=True))
                 return False
 
             async with where.engine(wanted) as engine:
@@ -115,7 +112,9 @@ async def sync_command(
                 if not named:
                     why = f"no folder was ever added to the library {library.uri}"
                     raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
-                ingested = await engine.add(named, workers=workers, prune=prune, on_event=see)
+                ingested = await engine.add(
+                    named, workers=workers, prune=prune, on_event=watcher.see
+                )
         kept = bool(ingested.kept)
         _print(ingested, library.uri, as_json=as_json, summary=first)
         first = False
@@ -151,20 +150,6 @@ async def _find_folders(library: AsyncLibrary, paths: Sequence[str]) -> list[Pat
         hint = "name a folder, or add one with colligate index"
         raise UsageError("there is no folder to watch", "", hint)
     return folders
-
-
-def _pass_on_once(listener: Listener, said: set[str]) -> Listener:
-    """Return a listener that passes on all events but warnings that were `said` before."""
-    from colligate.core.events import Event, Noted
-
-    def see(event: Event) -> None:
-        if isinstance(event, Noted) and event.warning:
-            if event.text in said:
-                return
-            said.add(event.text)
-        listener(event)
-
-    return see
 
 
 async def _watch(

@@ -24,11 +24,10 @@ app = typer.Typer(add_completion=False)
 
 Columns = Annotated[
     str,
-    typer.Argument(
-        metavar="COLUMNS",
-        help="The columns, such as `annual rent: money; ends on: date; status: open|closed`; or a "
+    options.argument(
+        "The columns, such as `annual rent: money; ends on: date; status: open|closed`; or a "
         "JSON Schema, or the TOML file that an earlier table was written with.",
-        show_default=False,
+        "COLUMNS",
     ),
 ]
 

@@ -22,10 +22,9 @@ app = typer.Typer(add_completion=False)
 
 @command(app)
 def tree_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any file colligate can read.")],
+    file: Annotated[Path, options.argument("Any file colligate can read.", "FILE")],
     *,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    reading: options.ReadOptions,
     as_json: options.AsJson = False,
 ) -> int:
     """Show the structure of a file: its headings and pages, and how sure it is.
@@ -34,31 +33,26 @@ def tree_command(
         colligate tree report.pdf
     """
     from colligate.documents.document import tree_json
-    from colligate.documents.reading import Limits, read_file
-    from colligate.documents.reading.pdf.docling import require_reader
+    from colligate.documents.reading import read_file
     from colligate.library.web import is_address
-    from colligate.settings import Settings
 
     if is_address(file):
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
-    settings = Settings.load()
-    reader = pdf or (settings.pdf.name if settings.pdf else "")
-    require_reader(reader)
-    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=ocr), pdf=reader))
-    for warning in reading.warnings:
+    found = read_file(file, reading.limits())
+    for warning in found.warnings:
         warn(warning)
     if as_json:
         # Most files hold one document; a file of records holds many.
         print_json(
             {
                 "file": str(file),
-                "documents": [tree_json(document) for document in reading.documents],
-                "warnings": list(reading.warnings),
+                "documents": [tree_json(document) for document in found.documents],
+                "warnings": list(found.warnings),
             }
         )
         return ANSWERED
-    for document in reading.documents:
+    for document in found.documents:
         print_result(draw_document(document))
     return ANSWERED
 

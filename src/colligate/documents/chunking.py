@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from colligate.documents.document import Document
-from colligate.documents.sentences import Block, iter_blocks, sentence_spans, split_sentences
+from colligate.documents.sentences import (
+    Block,
+    iter_blocks,
+    sentence_spans,
+    split_lines,
+    split_sentences,
+)
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
@@ -159,7 +165,6 @@ class SixSentences:
         return _group(document, [(span.start, span.end) for span in spans], self.sentences)
 
 
-_LINE = re.compile(r"[^\r\n]+")
 _STATED = re.compile(r"\w[^\w\s]*[.!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964\u1362][^\w\s]*\Z")
 _FEW_WORDS = 3  # "Not applicable." says something only under its heading
 _MANY_WORDS = 25  # that say something without a sentence: a list of names
@@ -244,7 +249,7 @@ class _Packer:
         found: Iterable[tuple[int, int]]
         if block.kind in (Kind.TABLE, Kind.CODE):
             # Lazily: a table may have a million lines.
-            found = (match.span() for match in _LINE.finditer(text) if match.group().strip())
+            found = ((a, b) for a, b in split_lines(text) if text[a:b].strip())
         else:
             found = split_sentences(text, self._document.language)
         return ((block.start + start, block.start + end) for start, end in found)

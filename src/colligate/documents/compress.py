@@ -7,18 +7,15 @@ located in the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from colligate.documents import Document, Passage, Span, flat_tree
-from colligate.documents.locating import Location, locate
+from colligate.documents.locating import NUMBER, Location, locate
 from colligate.documents.sentences import widen_to_sentences
 
 _MOSTLY = 0.5  # of a quote's characters, or a word's
 _WORD = re.compile(r"\w(?:[\w.,'’]*\w)?")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +85,8 @@ def locate_quote(
     if found and len(found.span):
         span = passage.back(found.span.start, found.span.end)
         around = widen_to_sentences(document, span, passage.span)
-        seen = set(_NUMBER.findall(visible_text(around, document, passage)))
-        if len(span) <= longest and seen.issuperset(_NUMBER.findall(quote)):
+        seen = set(NUMBER.findall(visible_text(around, document, passage)))
+        if len(span) <= longest and seen.issuperset(NUMBER.findall(quote)):
             return replace(found, span=span)
     location = locate(quote, document, within=passage.span, verbatim=verbatim)
     return location if location and passage.shown(location.span) > _MOSTLY else None
@@ -159,9 +156,3 @@ def _joint(dropped: str) -> str:
     if "\n" in dropped:
         return "\n"
     return " " if any(map(str.isspace, dropped)) else ""
-
-
-def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
-    """Return the indexes of the scores above a percentile, with `least` also those at it."""
-    bar = np.percentile(scores, min(100.0, max(0.0, percent))) if scores else 0.0
-    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]

@@ -113,10 +113,9 @@ class Document:
 
         Row 1 is the first row of the sheet, and the head of its table if nothing is above that.
         """
-        if self.media_type not in SHEETS or not self.text:
+        if self.media_type not in SHEETS:
             return None
-        node = self.tree.node_at(min(span.start, len(self.text) - 1))
-        if node.kind is not Kind.TABLE:
+        if (node := self._find_table(span)) is None:
             return None
         above = sum(
             each.kind is Kind.TABLE for each in self.tree.nodes[: self.tree.nodes.index(node)]
@@ -136,10 +135,9 @@ class Document:
         columns are named above the table, the short lines right above the table are the head, also
         that of this row.
         """
-        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
-        start, end = node.span.start, span.start
-        if node.kind is not Kind.TABLE:
+        if (node := self._find_table(span)) is None:
             return ""
+        start, end = node.span.start, span.start
         first = self.text[start : min(node.span.end, start + _TOP)].partition("\n")[0]
         titled = self.media_type in SHEETS and end > start
         titles = self._lines_above(start) if titled else ""
@@ -182,28 +180,29 @@ class Document:
     def table_unit(self, span: Span) -> str:
         """Return the unit of a table's figures as it is printed last in or over the rows before a
         span ("in thousands, except per share data"); empty if there is none, or outside tables."""
-        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
-        if node.kind is not Kind.TABLE:
+        if (node := self._find_table(span)) is None:
             return ""
         near = max(0, node.span.start - _CAPTION)
         start = max(near, self.text.rfind("|\n", near, node.span.start))  # not of a table before
-        found = list(_UNIT.finditer(self.text, start, span.start))
-        return " ".join(found[-1][0].split()) if found else ""
+        return self._find_last_unit(start, span.start)
 
     def printed_unit(self, span: Span) -> str:
         """Return the unit that was printed last before a row of figures, also pages before it.
 
         Statements go on without repeating it. Empty where no row of figures is.
         """
-        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
-        if node.kind is not Kind.TABLE and not _COLUMNS.search(self.slice(span)):
+        if self._find_table(span) is None and not _COLUMNS.search(self.slice(span)):
             return ""
-        found = list(_UNIT.finditer(self.text, max(0, span.start - _FAR), span.start))
-        return " ".join(found[-1][0].split()) if found else ""
+        return self._find_last_unit(max(0, span.start - _FAR), span.start)
 
-    def section_of(self, span: Span) -> tuple[str, ...]:
-        """Return the heading path around a span, outermost first."""
-        return self.tree.section_path(span)
+    def _find_table(self, span: Span) -> Node | None:
+        """Return the table that a span begins in."""
+        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
+        return node if node.kind is Kind.TABLE else None
+
+    def _find_last_unit(self, start: int, end: int) -> str:
+        found = list(_UNIT.finditer(self.text, start, end))
+        return " ".join(found[-1][0].split()) if found else ""
 
     def passage(self, span: Span) -> Passage:
         """Return a span with its text and its place."""
@@ -212,7 +211,7 @@ class Document:
             span=span,
             text=self.slice(span),
             title=self.title,
-            section=self.section_of(span),
+            section=self.tree.section_path(span),
             page=None if page is None else page.number,
             source=self.source,
             date=self.date,
@@ -249,7 +248,6 @@ _FAR = 20_000  # characters before a row of figures
 _COLUMNS = re.compile(r"\d[\d.,]*+\)?%?\s+[$€£¥]?\s*+\(?\d")
 
 
-_LETTER = re.compile(r"[^\W\d_]")
 # With thousands or a currency: years and other numbers may name columns.
 _AMOUNT = re.compile(r"\d,\d{3}\b|[$€£¥]")
 
@@ -257,9 +255,9 @@ _AMOUNT = re.compile(r"\d,\d{3}\b|[$€£¥]")
 def _is_amounts(row: str) -> bool:
     """Return whether a row has a label and, in its other cells, amounts and no words."""
     label, _, cells = row.strip().removeprefix("|").partition("|")
-    if not _LETTER.search(label) or _LETTER.search(cells):
+    if not any(map(str.isalpha, label)) or any(map(str.isalpha, cells)):
         return False
-    return _AMOUNT.search(cells) is not None and _HAS_DIGIT.search(cells) is not None
+    return _AMOUNT.search(cells) is not None and _has_digit(cells)
 
 
 def _is_period(row: str) -> bool:
@@ -310,7 +308,6 @@ class Passage:
         return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
 
 
-_HAS_DIGIT = re.compile(r"\d")
 _YEAR_OR_VERSION = re.compile(r"\d{4}|\d\.\d")
 _FILE_IN_ID = re.compile(r"(.+)-[0-9a-f]{10}")  # as `reading.source.document_id` makes it
 
@@ -329,13 +326,15 @@ def full_title(title: str, document_id: str, folder: str = "") -> str:
     said = re.findall(r"[\w.]+", title.casefold())
     known = {*said, "".join(said)}  # `house2` adds nothing to House 2
     words = found[1].split("-") if found else []
-    new = [
-        word for word in words if word not in known and (len(word) > 2 or _HAS_DIGIT.search(word))
-    ]
-    if not any(map(_HAS_DIGIT.search, new)) or _YEAR_OR_VERSION.search(title):
+    new = [word for word in words if word not in known and (len(word) > 2 or _has_digit(word))]
+    if not any(map(_has_digit, new)) or _YEAR_OR_VERSION.search(title):
         new = []
     added = ", ".join(filter(None, [" ".join(new), folder]))
     return f"{title} ({added})" if added else title
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ _UNKNOWN = "und"
 _CONFIDENCE = 0.65
 _WINDOW = 2_000  # characters of each of three samples: the beginning, the middle, near the end
 _NO_WORDS = re.compile(r"https?://\S+|-{2,}|[\x00-\x1f\d|*_#`<>\[\](){}=/\\]+")
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def detect_language(text: str) -> str:
@@ -25,7 +24,7 @@ def detect_language(text: str) -> str:
     'und'
     """
     sample = _NO_WORDS.sub(" ", _take_sample(text))
-    if not _LETTER.search(sample):
+    if not any(map(str.isalpha, sample)):
         return _UNKNOWN
     code, share = _load_identifier().classify(sample)
     return str(code) if share >= _CONFIDENCE else _UNKNOWN
@@ -41,7 +40,7 @@ def guess_languages(text: str) -> dict[str, float]:
     'de'
     """
     sample = _NO_WORDS.sub(" ", text)
-    return dict(_load_identifier().rank(sample)) if _LETTER.search(sample) else {}
+    return dict(_load_identifier().rank(sample)) if any(map(str.isalpha, sample)) else {}
 
 
 def other_language(shares: Mapping[str, float], known: Collection[str]) -> str:

@@ -251,13 +251,13 @@ def _cuts_number(text: str, place: int) -> bool:
     return left[-1] in ".," and left[:-1].isdecimal() and right[0].isdecimal()
 
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|\Z))")
 
 
 def _count_numbers(text: str) -> Counter[str]:
     """Return the numbers of a normalised text, thousands joined."""
-    return Counter(_THOUSANDS.sub("", number) for number in _NUMBER.findall(text))
+    return Counter(_THOUSANDS.sub("", number) for number in NUMBER.findall(text))
 
 
 def _append_plain(

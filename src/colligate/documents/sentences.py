@@ -276,7 +276,7 @@ _Cutter = Callable[[str], Iterable[_Offsets]]
 
 def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_Offsets]:
     """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
-    cutters: list[_Cutter] = [_split_lines]
+    cutters: list[_Cutter] = [split_lines]
     if block.kind not in (Kind.TABLE, Kind.CODE):
         cutters[:0] = [
             _split_at_blank_lines,
@@ -306,5 +306,6 @@ def _split_at_blank_lines(text: str) -> Iterator[_Offsets]:
     yield start, len(text)
 
 
-def _split_lines(text: str) -> Iterator[_Offsets]:
+def split_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines of a text that are not empty, as half-open offsets."""
     return (match.span() for match in re.finditer(r"[^\r\n]+", text))

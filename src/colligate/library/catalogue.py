@@ -261,12 +261,8 @@ class Catalogue:
         found = self._rows("SELECT value FROM meta WHERE key = ?", key)
         return str(found[0][0]) if found else None
 
-    def set_meta(self, **facts: str) -> None:
-        """Record facts about the library."""
-        self.change_facts(facts)
-
-    def change_facts(self, facts: Mapping[str, str | None]) -> None:
-        """Record facts, and forget those that are None."""
+    def set_meta(self, **facts: str | None) -> None:
+        """Record facts about the library, and forget those that are None."""
         new = {key: value for key, value in facts.items() if self.meta(key) != value}
 
         def change(db: Connection) -> None:

@@ -320,7 +320,12 @@ class AsyncLibrary(View):
                     async with self._searcher.pause():
                         await in_thread(self._store.drop_index, catalogue)
             if repair and damage.problems:
-                await self._repair(catalogue, index, damage, report)
+                if index is not None:
+                    await in_thread(index.remove_passages, damage.orphans)
+                await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
+                await in_thread(catalogue.remove, damage.damaged)
+                embedded = await self._index(catalogue, None, report)
+                await self._tidy(catalogue, report, embedded=embedded, erase=True)
         return damage.problems
 
     async def erase(self, *, force: bool = False) -> list[str]:
@@ -494,20 +499,6 @@ class AsyncLibrary(View):
                 changed = 0
             await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
-
-    async def _repair(
-        self,
-        catalogue: Catalogue,
-        index: PassageStore | None,
-        damage: _Damage,
-        report: ProgressCallback,
-    ) -> None:
-        if index is not None:
-            await in_thread(index.remove_passages, damage.orphans)
-        await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
-        await in_thread(catalogue.remove, damage.damaged)
-        embedded = await self._index(catalogue, None, report)
-        await self._tidy(catalogue, report, embedded=embedded, erase=True)
 
 
 @asynccontextmanager

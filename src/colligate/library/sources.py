@@ -157,7 +157,7 @@ def find_named(question: str, documents: Sequence[DocumentInfo]) -> list[str]:
     asked = _fold(question)
     paths = {info.id: PurePath(_fold(info.source)) for info in documents}
     stems = {name for path in paths.values() if is_named(name := path.stem)}
-    wordy = {name for name in stems if re.search(r"[^\W\d_]", name)}
+    wordy = {name for name in stems if any(map(str.isalpha, name))}
     if len(wordy) < 2:
         wordy = {name for name in wordy if not name.isalpha()}
     return [key for key, path in paths.items() if path.stem in wordy or is_named(path.name)]

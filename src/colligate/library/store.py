@@ -194,15 +194,10 @@ class LibraryStore:
 
     def close(self) -> None:
         """Close everything. Safe to call twice."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
-        if self._catalogue is not None:
-            self._catalogue.close()
-            self._catalogue = None
-        if self._empty is not None:
-            self._empty.close()
-            self._empty = None
+        for part in (self._index, self._catalogue, self._empty):
+            if part is not None:
+                part.close()
+        self._index = self._catalogue = self._empty = None
         self._lock.release()
 
     async def _hold(self) -> None:
@@ -287,10 +282,10 @@ class LibraryStore:
 def open_store(given: Path | str, engine: str | None) -> LibraryStore:
     """Return the store of a folder or bucket, by the engine that it was made with."""
     uri = find_bucket(given)
-    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
+    if not uri and is_address(given):
         raise UsageError(
             f"cannot open the library {given}",
-            f"nothing keeps libraries at {scheme[0]}/",
+            f"nothing keeps libraries at {str(given).partition('/')[0]}//",
             "name a folder or s3://BUCKET/NAME",
         )
     own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)

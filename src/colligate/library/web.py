@@ -71,10 +71,24 @@ def parse_address(given: str | Path) -> str:
         raise UsageError(f"cannot fetch from {url.host}", why, "fetch the file and give its path")
     if url.scheme not in ("http", "https") or not url.host:
         raise UsageError(what, "it is not an https: address", "write https://HOST/PATH, or a path")
-    if url.scheme == "http" and not _is_loopback(url.host):
+    if url.scheme == "http" and not is_loopback(url.host):
         why = "http: lets others read and change it on its way"
         raise UsageError(what, why, "use https:, or fetch the file and give its path")
     return str(url)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address or host name is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def folder_of(library: Path, address: str) -> Path:
@@ -201,13 +215,6 @@ async def _is_private(host: str) -> bool:
     except OSError:  # perhaps only a proxy knows it
         return False
     return any(not ipaddress.ip_address(each[4][0]).is_global for each in found)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _name_file(url: httpx2.URL, content_type: str) -> str:

@@ -121,7 +121,7 @@ class LanceStore(LibraryStore):
         for table in kept:
             table.restore(name)
         catalogue.database.restore(name)
-        catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
+        catalogue.set_meta(**dict.fromkeys(catalogue.list_facts(_WRITER)))
         if not kept:  # they were another embedder's, or there were none
             self.drop_index(catalogue)
 
@@ -134,7 +134,7 @@ class LanceStore(LibraryStore):
         """Let others erase."""
         if self._writer and isinstance(self._catalogue, LanceCatalogue):
             with suppress(LibraryError):  # the change itself has said so
-                self._catalogue.change_facts({self._writer: None})
+                self._catalogue.set_meta(**{self._writer: None})
         self._writer, self._is_erasing = "", False
 
     def list_leftovers(self) -> list[str]:
@@ -158,7 +158,7 @@ class LanceStore(LibraryStore):
         me = f"process {os.getpid()} on {platform.node()} since {since}"
         self._writer = f"{_WRITER}{uuid.uuid4().hex} {_name_process()}"
         gone = [each for each in catalogue.list_facts(_WRITER) if force or _has_ended(each)]
-        catalogue.change_facts({**dict.fromkeys(gone), self._writer: what + me})
+        catalogue.set_meta(**{**dict.fromkeys(gone), self._writer: what + me})
         found = catalogue.list_facts(_WRITER)
         del found[self._writer]
         for other in found.values():

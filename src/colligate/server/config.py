@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colligate.errors import UsageError
+from colligate.library.web import is_loopback as is_loopback
 
 _MEBIBYTE = 1 << 20
 
@@ -88,17 +89,3 @@ def parse_network(given: str) -> Network:
     except ValueError:
         hint = "write it as 10.0.0.7, 10.0.0.0/8 or ::1"
         raise UsageError(f"{given!r} is no address and no network", "", hint) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address or host name is this machine's own.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -508,7 +508,7 @@ def _section_text(document: Document, node: Node, start: int, most: int) -> dict
         "document": document.id,
         "title": document.title,
         "source": hide_folders(document.source),
-        "section": list(document.section_of(span)),
+        "section": list(document.tree.section_path(span)),
         "page": None if page is None else page.number,
         "start": start,
         "end": end,

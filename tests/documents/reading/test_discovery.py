@@ -72,6 +72,18 @@ def test_loops_of_symbolic_links_end(tmp_path: Path) -> None:
     assert "self" in str(problem)
 
 
+def test_a_folder_in_very_many_others_is_found(tmp_path: Path) -> None:
+    deep = tmp_path
+    for _ in range(1_200):
+        deep = deep / "a"
+        deep.mkdir()
+    make(deep, "a.md")
+    make(tmp_path, "b.md")
+    assert find_files([tmp_path]).files == (tmp_path / "b.md", deep / "a.md")
+    (deep / "a.md").unlink()
+    os.removedirs(deep)  # which pytest cannot
+
+
 def test_of_unknown_kinds_text_is_in_and_the_rest_counted_in_one_line(tmp_path: Path) -> None:
     make(tmp_path, "a.md", "LICENSE", "Apache-2.0", "notes.weird")
     for name in ("p.png", "q.png", "z.bin"):

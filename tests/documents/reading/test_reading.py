@@ -179,7 +179,7 @@ def licence(name: str) -> Document:
 def test_licences_have_their_sections(name: str, words: str, path: tuple[str, ...]) -> None:
     document = licence(f"{name}.txt")
     start = document.text.index(words)
-    assert document.section_of(document.span(start, start + len(words))) == path
+    assert document.tree.section_path(document.span(start, start + len(words))) == path
     assert document.tree.structure.basis is Basis.NUMBERING
     assert 0 < document.tree.structure.confidence < 1
 
@@ -349,20 +349,6 @@ def test_objects_inside_a_record_carry_its_first_values(tmp_path: Path) -> None:
         f"no: 1\nof: {'x' * 30}",
         "n: 1",
     ]
-
-
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        (r'{"a": "Gem\u00c3\u00a4lde", "\u00c2\u00a7": "5"}', "a: Gem\u00e4lde\n\u00a7: 5"),
-        (r'["Gem\u00c3\u00a4lde", "\u00e4"]', "Gem\u00c3\u00a4lde, \u00e4"),
-        (r'["Gem\u00c3\u00a4lde", "\u20ac"]', "Gem\u00c3\u00a4lde, \u20ac"),
-    ],
-)
-def test_bytes_of_utf_8_that_json_escapes_are_characters(
-    tmp_path: Path, written: str, shown: str
-) -> None:
-    assert write_and_read(tmp_path / "a.json", written).text == shown
 
 
 BOLD = {"type": "bold", "text": "6 May"}

@@ -9,6 +9,7 @@ from colligate.errors import MissingCapability
 from colligate.lab.baselines.token_scores import (
     cut_pieces,
     group_words,
+    keep_above_percentile,
     score_running_tokens,
     score_tokens,
 )
@@ -113,3 +114,12 @@ def test_pieces_have_no_more_tokens_than_asked_and_lose_nothing(gaps, most):
         assert sum(start <= 7 + a and 7 + b <= end for a, b in tokens) <= most
     inside = sum(start <= 7 + a and 7 + b <= end for start, end in found for a, b in tokens)
     assert inside == len(tokens)
+
+
+def test_a_percentile_lies_between_scores():
+    scores = [4.0, 1.0, 3.0, 2.0]
+    assert keep_above_percentile(scores, 50, least=False) == [0, 2]  # over 2.5
+    assert keep_above_percentile(scores, 100, least=False) == []
+    assert keep_above_percentile(scores, 100, least=True) == [0]
+    assert keep_above_percentile(scores, 0, least=True) == [0, 1, 2, 3]
+    assert keep_above_percentile([], 50, least=True) == []

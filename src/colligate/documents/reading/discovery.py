@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,8 @@ def find_files(
     for given in paths:
         _expand(given, search)
     for top, links in search.led_out.items():
-        search.report(_describe_links(top, len(links)))
+        what = f"links that lead out of {top} are not followed: {len(links):,}"
+        search.report(ReadingError(what, hint="name what they lead to"))
     if search.skipped:
         search.report(_describe_skipped(list(search.skipped)))
     return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
@@ -72,8 +74,10 @@ class _Search:
 
     def may_follow(self, path: Path, top: Path) -> bool:
         """Report whether a path is in what was named; count it as a link out of `top` if not."""
+        if self.follow_links or not path.is_symlink():
+            return True
         real = os.path.realpath(path)
-        if self.follow_links or any(real == n or real.startswith(_inside(n)) for n in self.named):
+        if any(real == n or real.startswith(n.rstrip(os.sep) + os.sep) for n in self.named):
             return True
         self.led_out.setdefault(top, set()).add(path)
         return False
@@ -101,10 +105,6 @@ def _name_real(given: str | Path) -> str:
         return os.path.realpath(find_path(given))
     except (OSError, ValueError):  # it is reported when its files are looked for
         return ""
-
-
-def _inside(folder: str) -> str:
-    return folder.rstrip(os.sep) + os.sep
 
 
 def _expand(given: str | Path, search: _Search) -> None:
@@ -144,36 +144,31 @@ _HIDDEN = (".", "~$")  # "~$report.docx" exists while Word has report.docx open
 def _walk(top: Path, search: _Search) -> Iterator[Path]:
     """Yield all files under a folder, a folder's files before its folders."""
     seen = set(search.without)
-    waiting = [top]
+    waiting = [top]  # not `os.walk`, which recurses in Python 3.11
     while waiting:
         folder = waiting.pop()
-        real = os.path.realpath(folder)
-        if real in seen:  # a loop of symbolic links
+        if (real := os.path.realpath(folder)) in seen:  # a loop of symbolic links
             continue
         seen.add(real)
         try:
             with os.scandir(folder) as entries:
-                visible = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+                names = sorted(each.name for each in entries if not each.name.startswith(_HIDDEN))
         except OSError as error:
             search.report(os_error(folder, error))
             continue
-        visible.sort(key=lambda entry: entry.name)
-        folders = []
-        for entry in visible:
-            path = folder / entry.name
+        inner = []
+        for path in (folder / name for name in names):
             try:
-                is_folder = entry.is_dir()
-                if not is_folder and not entry.is_file():
-                    continue
-                if entry.is_symlink() and not search.may_follow(path, top):
-                    continue
-                if is_folder:
-                    folders.append(path)
-                else:
-                    yield path
-            except OSError as error:  # a symbolic link to itself
-                search.report(os_error(path, error))
-        waiting += reversed(folders)
+                mode = path.stat().st_mode
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):  # what a link leads to is gone
+                    search.report(os_error(path, error))
+                continue
+            if stat.S_ISDIR(mode) and search.may_follow(path, top):
+                inner.append(path)
+            elif stat.S_ISREG(mode) and search.may_follow(path, top):
+                yield path
+        waiting += reversed(inner)
 
 
 _SNIFFED = 8192
@@ -197,11 +192,6 @@ def _consider(path: Path, search: _Search) -> None:
         search.add(path)
     else:
         search.skipped[path] = None
-
-
-def _describe_links(folder: Path, count: int) -> ReadingError:
-    what = f"links that lead out of {folder} are not followed: {count:,}"
-    return ReadingError(what, hint="name what they lead to")
 
 
 _SHOWN = 5

@@ -121,7 +121,6 @@ def _is_links(block: etree._Element) -> bool:
 
 _GLUED = re.compile(r"[\w.,;:!?)\]\"'\u2019\u201d\u00bb%]\Z")
 _LONGEST_MARK = 6
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def drop_note_marks(root: etree._Element) -> None:
@@ -140,10 +139,10 @@ def drop_note_marks(root: etree._Element) -> None:
         raised = any(_read_line(each) == shown for each in link.iter("sup"))
         glued = (
             _GLUED.search(text)
-            or not re.search(r"\d", shown)
+            or not any(map(str.isdigit, shown))
             or (before is not None and before.tag == _DROPPED and not text)
         )
-        is_mark = 0 < len(shown) <= _LONGEST_MARK and not _LETTER.search(shown)
+        is_mark = 0 < len(shown) <= _LONGEST_MARK and not any(map(str.isalpha, shown))
         if around.tag == "sup":
             around.tag = _DROPPED
         elif raised or "noteref" in role or "backlink" in role or (is_mark and glued):

@@ -98,7 +98,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (FileFormat(f"{_HERE}.mail:read_email", "message/rfc822"), ".eml"),
         (MHTML, ".mht .mhtml"),
         (FileFormat(f"{_HERE}.mail:read_mailbox", "application/mbox"), ".mbox"),
-        (FileFormat(f"{_HERE}.calendars:read_calendar", "text/calendar"), ".ics"),
+        (FileFormat(f"{_HERE}.mail:read_calendar", "text/calendar"), ".ics"),
         (SUBTITLES, ".vtt .srt .sbv"),
         (DOCX, ".docx .docm .dotx"),
         (PPTX, ".pptx .pptm .ppsx"),

@@ -163,18 +163,14 @@ def spell_out(math: etree._Element) -> str:
     for element in list(math.iter(etree.Element)):
         kind = etree.QName(element).localname
         shown = {
-            etree.QName(each).localname: each.values() for each in element.iterfind("{*}*/{*}*")
+            etree.QName(each).localname: "".join(each.values()[:1])
+            for each in element.iterfind("{*}*/{*}*")
         }
         if kind in ("msqrt", "rad", "d"):
-            begun, ended = ("\u221a(", ")") if kind != "d" else ("(", ")")
-            if kind == "d":
-                begun, ended = (
-                    shown.get(name, [each])[0] for name, each in (("begChr", "("), ("endChr", ")"))
-                )
-            element.text = begun
-            etree.SubElement(element, "mo").text = ended
+            element.text = shown.get("begChr", "(") if kind == "d" else "\u221a("
+            etree.SubElement(element, "mo").text = shown.get("endChr", ")") if kind == "d" else ")"
         elif kind == "nary":
-            element.text = shown.get("chr", ["\u222b"])[0]
+            element.text = shown.get("chr", "\u222b")
         parts = [part for part in element if not etree.QName(part).localname.endswith("Pr")]
         for mark, part in zip(_MARKS.get(kind, ()), parts, strict=False):
             text = clean_xml("".join(part.itertext())).strip()

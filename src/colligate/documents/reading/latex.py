@@ -27,25 +27,10 @@ _COMBINING = "\u0300\u0301\u0302\u0303\u0308\u0304\u0307\u0306\u030c\u030b\u0327
 _COMBINING += "\u0323\u0331\u0361"
 _ACCENTS = dict(zip("`'^~\"=.uvHcrkdbt", _COMBINING, strict=True))
 
-# Of the package siunitx: its units and their signs, its prefixes, and how many numbers it takes.
-_PAIRS = (
-    "metre m meter m second s gram g ampere A kelvin K mole mol candela cd hertz Hz newton N pascal"
-    " Pa joule J watt W coulomb C volt V farad F ohm Ω siemens S weber Wb tesla T henry H lumen lm "
-    "lux lx becquerel Bq gray Gy sievert Sv radian rad celsius °C degreeCelsius °C minute min hour "
-    "h day d hectare ha litre l liter L tonne t electronvolt eV dalton Da degree ° arcminute ′ "
-    "arcsecond ″ percent % decibel dB byte B angstrom Å knot kn euro € cdot ·",
-    "pico p nano n micro µ milli m centi c deci d deca da hecto h kilo k mega M giga G tera T peta "
-    "P exa E atto a femto f zepto z zetta Z yocto y yotta Y kibi Ki mebi Mi gibi Gi tebi Ti",
-)
-_UNITS, _PREFIXES = (dict(zip(p.split()[::2], p.split()[1::2], strict=True)) for p in _PAIRS)
-_POWERS = {"square": "²", "squared": "²", "cubic": "³", "cubed": "³"}
-_UNIT_PART = re.compile(r"\\([A-Za-z]+)\s*(?:\{([^{}]*)\})?|([^\\]+|\\.)")
 _Macro = tuple[int, str | None, str]  # how many arguments, the first if it is optional, the body
-_QUANTITIES: dict[str, _Macro] = dict.fromkeys(("num", "numlist"), (2, "", "#2"))
-_QUANTITIES |= dict.fromkeys(("SI", "qty", "SIlist", "qtylist"), (3, "", r"#2 \unit{#3}"))
-_QUANTITIES |= dict.fromkeys(("SIrange", "qtyrange"), (4, "", r"#2–#3 \unit{#4}"))
-_QUANTITIES |= {"numrange": (3, "", "#2–#3"), "ang": (2, "", "#2°")}
-
+# Of the package siunitx, whose units are written by their names.
+_RANGES: dict[str, _Macro] = dict.fromkeys(("SIrange", "qtyrange"), (4, "", r"#2–#3 \unit{#4}"))
+_RANGES |= {"numrange": (3, "", "#2–#3"), "ang": (2, "", "#2°")}
 _MOST = 2000  # characters of a formula
 _LONGEST = 20_000  # of what is left out or kept as it is
 _VERBATIM = re.compile(
@@ -75,7 +60,9 @@ _MACRO = re.compile(
     r"\\(renewcommand|(?:new|provide)command|def)\b\*?\s*+\{?\\([A-Za-z]+)\}?"
     rf"(?:\s*+\[(\d)\]{_OPTION}|\s*+((?:#\d)+))?{_GROUP}"
 )
-_UNIT = re.compile(rf"((?<=\d) )?\\(?:unit|si)\b{_OPTION}{_GROUP}")
+_QUANTITY = re.compile(
+    rf"\\(?:(?:SI|qty)(?:list|range)?|si|unit)(?![A-Za-z]){_OPTION}((?:{_GROUP}){{1,3}})"
+)
 _MOST_MACROS = 500
 _MOST_USES = 10_000  # of each
 _LONGEST_MACRO = 1000
@@ -137,8 +124,8 @@ class _Page:
             for each in _MACRO.finditer(text)
             if len(each[6]) <= _LONGEST_MACRO and ("#" not in each[6] or _IS_PLAIN.match(each[0]))
         }
-        text = _expand(_MACRO.sub("", text), _QUANTITIES | macros)
-        text = _UNIT.sub(_write_unit, text)
+        text = _expand(_MACRO.sub("", text), _RANGES | macros)
+        text = _QUANTITY.sub(_name_unit, text)
         before, begin, body = text.partition(r"\begin{document}")
         self.rewrite(before if begin else "")  # for its title
         text = self.rewrite(body.partition(r"\end{document}")[0] if begin else before)
@@ -236,23 +223,8 @@ def _fill(body: str, default: str, use: re.Match[str]) -> str:
     return re.sub("#([1-9])", lambda at: "".join(values[int(at[1]) - 1 : int(at[1])]), body)
 
 
-def _write_unit(found: re.Match[str]) -> str:
-    """Return a unit by its signs, such as m/s² or kW h; one without a sign by its name."""
-    shown, power, near = "", "", True
-    for name, argument, plain in _UNIT_PART.findall(found[3]):
-        raised = _POWERS.get(name) or f"^{argument}"
-        if name in ("square", "cubic"):
-            power = raised
-        elif name in ("squared", "cubed", "tothe"):
-            shown += raised
-        elif name in ("per", *_PREFIXES) or plain.strip():
-            shown += " " * (name in _PREFIXES and not near)
-            shown, near = shown + (plain or _PREFIXES.get(name, "/")), True
-        elif name:
-            shown += " " * (not near) + (argument or _UNITS.get(name, name)) + power
-            power, near = "", False
-    shown = " ".join(shown.split())
-    return shown if shown[:1] in ("/", "") or shown in "°′″" else f"{found[1] or ''}{shown}"
+def _name_unit(found: re.Match[str]) -> str:
+    return found[2].replace("{\\", "{").replace("\\", " ")
 
 
 def _compose(accent: re.Match[str]) -> str:

@@ -1,7 +1,8 @@
-"""E-mail: the subject is the title; the text is who wrote to whom and when, then the body.
+"""E-mail and calendars.
 
+Of a message the subject is the title; the text is who wrote to whom and when, then the body.
 Messages that are forwarded as attachments are part of the text; each attached file is a document of
-its own, read by the reader of its format.
+its own, read by the reader of its format. Of a calendar each event is a paragraph of lines.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
 from functools import partial
@@ -21,7 +23,6 @@ from functools import partial
 from colligate.documents.document import SHEETS, Document, clean_text
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_source
-from colligate.documents.reading.calendars import FOLD, write_events
 from colligate.documents.reading.decoding import decode, widen_encoding
 from colligate.documents.reading.formats import MHTML, detect_format
 from colligate.documents.reading.html import parse_html
@@ -38,6 +39,8 @@ _LONGEST_HEADER = 20_000  # characters
 _ENCODED = re.compile(r"=\?([\w-]+)(?=[?*])")  # words of a header, and in what
 _LINK = re.compile(r"\]\([^()\s]*\)")
 _WORD = re.compile(r"\w+")
+# What the standard library's parser raises at malformed messages.
+_MALFORMED = (MessageError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\(cid:[^()\s]*\)")
 
 
@@ -59,15 +62,7 @@ def read_email(source: SourceFile) -> Iterator[Document]:
         message = email.message_from_bytes(data, EmailMessage, policy=email.policy.default)
         kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
         _collect(source, message, parts)
-    except (
-        MessageError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        # The standard library's parser raises all of these at malformed messages.
+    except _MALFORMED as error:
         why = f"its message is malformed ({error})"
         raise source.error(CorruptFile, why, "save it again") from error
     if parts.too_deep:
@@ -123,7 +118,7 @@ def _collect(source: SourceFile, message: MIMEPart, parts: _Parts, depth: int = 
                 lines = [f"{name}: {' '.join(str(v).split())}" for name, v in each.raw_items()]
                 parts.texts.append(("", "\n".join(lines)))
         elif kind == "text/calendar" and not is_file:
-            parts.texts.append(("", write_events(_read_content(part))))
+            parts.texts.append(("", _write_events(_read_content(part))))
         elif part is body or (kind in ("text/plain", "text/html") and not is_file):
             if part is body or "alternative" not in within:
                 parts.texts.append((kind, clean_text(_read_content(part))))
@@ -211,7 +206,7 @@ def _read_content(part: MIMEPart) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes) or not content.strip():
         return ""
-    content = FOLD.sub(b"", content) if part.get_content_type() == "text/calendar" else content
+    content = _FOLD.sub(b"", content) if part.get_content_type() == "text/calendar" else content
     return _decode(content, part.get_content_charset("utf-8"))
 
 
@@ -221,3 +216,61 @@ def _decode(data: bytes, *encodings: str) -> str:
         with suppress(LookupError, UnicodeDecodeError):
             return data.decode(widen_encoding(encoding))
     return decode(data)[0]
+
+
+# Calendars (iCalendar, RFC 5545)
+
+_LABELS = {"SUMMARY": "", "DTSTART": "Start", "DTEND": "End", "DUE": "Due", "DURATION": "Duration"}
+_LABELS |= {name: name.capitalize() for name in ("LOCATION", "ORGANIZER", "ATTENDEE", "STATUS")}
+_LABELS |= {"RECURRENCE-ID": "In place of", "RDATE": "Also", "EXDATE": "Except"}
+_LABELS |= {"RRULE": "Repeats", "DESCRIPTION": "", "COMMENT": "Comment", "URL": "Address"}
+_EVENTS = ("VEVENT", "VTODO", "VJOURNAL")
+_FOLD = re.compile(rb"\r?\n[ \t]")  # of a line, perhaps inside of a letter
+_PROPERTY = re.compile(r'([\w-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:]*))*):(.*)')
+_COMMON_NAME = re.compile(r';CN="?([^";:]*)')
+_ZONE = re.compile(r';TZID="?([^";:]*)')
+_MOMENT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+def read_calendar(source: SourceFile) -> Document:
+    """Read the events and tasks of a calendar."""
+    tree = partial(text_tree, prose=False)
+    text = _write_events(replace(source, data=_FOLD.sub(b"", source.data)).text)
+    return make_document(
+        source, text if text.strip() else source.text, tree=tree, title=source.stem
+    )
+
+
+def _write_events(text: str) -> str:
+    """Return the events of a calendar as plain text."""
+    events: list[list[str]] = []
+    within: list[str] = []
+    for line in clean_text(text).split("\n"):
+        found = _PROPERTY.match(line)
+        name, options, value = found.groups() if found else ("", "", "")
+        name = name.upper()
+        if name == "BEGIN":
+            within.append(value.strip().upper())
+            events += [[]] if within[-1] in _EVENTS else []
+        elif name == "END":
+            del within[-1:]
+        elif name in _LABELS and within and within[-1] in _EVENTS:
+            label = f"{_LABELS[name]}: " if _LABELS[name] else ""
+            if name == "DTEND" and f"Start: {_write_value('', value)}" not in events[-1]:
+                with suppress(ValueError, OverflowError):  # a day: it is the one after the last
+                    value = (date.fromisoformat(value) - timedelta(1)).strftime("%Y%m%d")
+            times = value.split(",") if name in ("RDATE", "EXDATE") else [value]
+            events[-1].append(label + ", ".join(_write_value(options, each) for each in times))
+    return "\n\n".join("\n".join(filter(None, lines)) for lines in events) + "\n"
+
+
+def _write_value(options: str, value: str) -> str:
+    if time := _MOMENT.fullmatch(value.strip()):
+        zone = _ZONE.search(options)
+        shown = "-".join(time.groups()[:3]) + (f" {time[4]}:{time[5]}" if time[4] else "")
+        return shown + (" UTC" if time[6] else f" ({zone[1]})" if zone else "")
+    value = _ESCAPED.sub(lambda each: "\n" if each[1] in "nN" else each[1], value)
+    value = re.sub(r"^mailto:", "", value.strip(), flags=re.IGNORECASE)
+    name = _COMMON_NAME.search(options)
+    return f"{name[1]} <{value}>" if name and name[1] != value else value

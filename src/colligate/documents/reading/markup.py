@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -67,7 +66,7 @@ def _write_cell(source: SourceFile, cell: Mapping[str, Any]) -> Iterator[str]:
             data = {"text/markdown": parse_html(source, page)[0]}
         said = f"{output['ename']}: {output['evalue']}" if "evalue" in output else ""
         shown = output.get("text", data.get("text/markdown", data.get("text/plain", said)))
-        if text := re.sub(r"\x1b\[[\d;]*m", "", _join(shown)).strip("\n"):
+        if text := _join(shown).strip("\n"):
             yield text if "text/markdown" in data else format_code(text)
 
 
@@ -96,7 +95,7 @@ def read_legacy(source: SourceFile) -> Document:
     try:
         found = asyncio.run(xberg.extract(given, config)).results[0]
     except Exception as error:  # whatever a parser in another language raises is a damaged file
-        if re.search(r"encrypt|password", str(error), re.IGNORECASE):
+        if any(word in str(error).lower() for word in ("encrypt", "password")):
             raise source.error(EncryptedFile, "it is encrypted", "remove its password") from error
         raise source.error(CorruptFile, str(error)[:200], "open and save it again") from error
     facts = {name: getattr(found.metadata, name) or "" for name in _FACTS}

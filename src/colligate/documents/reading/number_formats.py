@@ -32,7 +32,6 @@ _TOKEN = re.compile(
     r"|\[(?P<bracket>[^\]]*)\]|(?P<general>general)|.",
     re.IGNORECASE | re.DOTALL,
 )
-_ELAPSED = re.compile(r"h+|m+|s+", re.IGNORECASE)
 _WORD, _GENERAL = 0xE000, "\uf8ff"  # of the characters that no format has
 
 
@@ -54,19 +53,18 @@ def _split(form: str) -> list[_Section]:
             sections[-1] = _Section(code + mark, words)
         elif token[0] == ";":
             sections.append(_Section("", {}))
-        elif _ELAPSED.fullmatch(bracket) or not token.lastgroup:
+        elif set(bracket.lower()) in ({"h"}, {"m"}, {"s"}) or not token.lastgroup:
             sections[-1] = _Section(code + token[0], words)
         elif token["general"]:
             sections[-1] = _Section(code + _GENERAL, words)
     return [
-        _Section(code, words, bool(_TIME.search(code)), _find_digits(code))
+        _Section(code, words, not set("ymdhs").isdisjoint(code.lower()), _find_digits(code))
         for code, words, _, _ in sections
     ]
 
 
 _DIGITS = re.compile(r"(?P<whole>[0#?](?:[^.E%;]*[0#?])?)?(?P<scale>,*)(?:\.(?P<part>[0#?]*))?"
                      r"(?P<more>,*)(?P<power>E[+-]?[0#?]+)?")  # fmt: skip
-_TIME = re.compile("[ymdhs]", re.IGNORECASE)
 
 
 def _find_digits(code: str) -> re.Match[str] | None:
@@ -148,6 +146,6 @@ def _show_time(number: float, code: str, day_zero: datetime) -> str:
         return "-" * (number < 0) + clock
     if shown is None:
         return ""
-    if 0 <= number < 1 and not re.search("[yd]", code, re.IGNORECASE):
+    if 0 <= number < 1 and set("yd").isdisjoint(code.lower()):
         return f"{shown:%H:%M:%S}"
     return f"{shown:%Y-%m-%d}" if number.is_integer() else f"{shown:%Y-%m-%d %H:%M:%S}"

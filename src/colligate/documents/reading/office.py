@@ -113,6 +113,12 @@ class Archive:
         }
 
 
+def attr(element: etree._Element | None, name: str = "val") -> str:
+    """Return an attribute of whatever namespace; empty if there is none."""
+    found = element.items() if element is not None else ()
+    return next((value for key, value in found if key.rpartition("}")[2] == name), "")
+
+
 _PROPERTIES = {
     "title": "title",
     "creator": "authors",
@@ -190,16 +196,9 @@ def _read_chart(chart: etree._Element) -> list[list[str]]:
     head = [_text_of(each) for each in chart.iterfind("{*}chart/{*}title")][:1] or [""]
     rows: dict[int, dict[int, str]] = {}
     for series in chart.iter("{*}ser"):
-        named = series.find("{*}tx")
-        head.append(
-            " ".join(each.text or "" for each in named.iter("{*}v")) if named is not None else ""
-        )
-        for kind, column in (
-            ("cat", 0),
-            ("xVal", 0),
-            ("val", len(head) - 1),
-            ("yVal", len(head) - 1),
-        ):
+        last = len(head)
+        head.append(" ".join(each.text or "" for each in series.iterfind("{*}tx//{*}v")))
+        for kind, column in (("cat", 0), ("xVal", 0), ("val", last), ("yVal", last)):
             for point in series.iterfind(f"{{*}}{kind}//{{*}}pt"):
                 value = point.findtext("{*}v") or ""
                 if column and "%" in (point.getparent().findtext("{*}formatCode") or ""):
@@ -231,11 +230,8 @@ def to_html(root: etree._Element, names: _Names, dropped: Iterable[str]) -> str:
 # PPTX: one section and one page for each slide, in the order they are shown.
 
 _SLIDE = {"sp": "div", "p": "p", "br": "br", "tbl": "table", "tr": "tr", "tc": "td"}
-_SLIDE |= (
-    {name: name for name in ("h2", "ul", "ol", "li")}
-    | {"struck": "s"}
-    | {"graphicFrame": "div", "pic": "div"}
-)
+_SLIDE |= {"h2": "h2", "ul": "ul", "ol": "ol", "li": "li", "struck": "s"}
+_SLIDE |= {"graphicFrame": "div", "pic": "div"}
 _NOT_SHOWN = ("fld", "extLst", "Fallback", "tblPr", "tblGrid", "style", "txPr", "oleObj")
 _TITLES = ("title", "ctrTitle")
 _SLIDE_PART = re.compile(r"ppt/slides/slide(\d+)\.xml\Z")

@@ -14,7 +14,7 @@ from colligate.documents.reading.elements import (
 )
 from colligate.documents.reading.html import parse_html, spell_out
 from colligate.documents.reading.numbers import format_number
-from colligate.documents.reading.office import Archive, read_properties, to_html
+from colligate.documents.reading.office import Archive, attr, read_properties, to_html
 from colligate.documents.reading.source import SourceFile, make_document
 
 _ODT = {"p": "p", "list": "div", "list-item": "div", "list-header": "li", "a": "a"}
@@ -46,11 +46,6 @@ def read_odt(source: SourceFile) -> Document:
     return make_document(source, text, metadata=metadata)
 
 
-def _value(element: etree._Element | None, name: str) -> str:
-    """Return an attribute of whatever namespace; empty if there is none."""
-    return str(element.xpath(f"string(@*[local-name()='{name}'])")) if element is not None else ""
-
-
 def _place_notes(body: etree._Element) -> None:
     """Put notes, comments and the text of boxes below the block that they belong to."""
     last: dict[etree._Element, etree._Element] = {}
@@ -74,19 +69,19 @@ def _place_notes(body: etree._Element) -> None:
 
 def _mark_styles(source: SourceFile, body: etree._Element, parts: list[etree._Element]) -> None:
     """Mark what its style strikes out, and what it hides."""
-    styles = {_value(each, "name"): each for part in parts[::-1] for each in part.iter("{*}style")}
+    styles = {attr(each, "name"): each for part in parts[::-1] for each in part.iter("{*}style")}
     shown = {name: _find_property(styles, name, "display") for name in styles}
     lines = {name: _find_property(styles, name, "text-line-through-style") for name in styles}
     found = False
     for element in body.iter("{*}span", "{*}p", "{*}h", "{*}section"):
-        name, kind = _value(element, "style-name"), etree.QName(element).localname
-        if shown.get(name) == "none" or _value(element, "display") == "none":
+        name, kind = attr(element, "style-name"), etree.QName(element).localname
+        if shown.get(name) == "none" or attr(element, "display") == "none":
             element.tag, found = "hidden", True
         elif lines.get(name, "none") not in ("", "none"):
             if kind == "span" and next(element.iterancestors("struck"), None) is None:
                 element.tag = "struck"
             elif kind in ("p", "h") and not any(
-                lines.get(_value(span, "style-name")) == "none" for span in element.iter("{*}span")
+                lines.get(attr(span, "style-name")) == "none" for span in element.iter("{*}span")
             ):
                 _strike_out(element)
     if found:
@@ -101,9 +96,9 @@ def _find_property(styles: dict[str, etree._Element], name: str, kind: str) -> s
     for _ in range(_MOST_PARENTS):
         if name not in styles:
             break
-        if value := _value(styles[name].find("{*}text-properties"), kind):
+        if value := attr(styles[name].find("{*}text-properties"), kind):
             return value
-        name = _value(styles[name], "parent-style-name")
+        name = attr(styles[name], "parent-style-name")
     return ""
 
 
@@ -122,7 +117,7 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
     Numbers that Markdown does not have stand in the text, and their items are paragraphs.
     """
     styles = {
-        _value(style, "name") or _OUTLINE: {_value(level, "level"): level for level in style}
+        attr(style, "name") or _OUTLINE: {attr(level, "level"): level for level in style}
         for part in parts
         for style in part.iter("{*}list-style", "{*}outline-style")
     }
@@ -132,7 +127,7 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
     for element in body.iter("{*}list", "{*}list-item", "{*}h"):
         around = next(element.iterancestors("{*}list"), None)
         if etree.QName(element).localname == "list":
-            names[element] = _value(element, "style-name") or names.get(around, "")
+            names[element] = attr(element, "style-name") or names.get(around, "")
             if around is None and not element.xpath(_CONTINUED):
                 counts.pop(names[element], None)
             continue
@@ -141,10 +136,8 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
         if line is None or (around is not None and line is element):
             continue  # it has no text of its own, or is the heading of an item
         name = _OUTLINE if around is None else names[around]
-        stated = _value(element, "outline-level")
-        level = (
-            read_integer(stated, 1) if around is None else len([*element.iterancestors("{*}list")])
-        )
+        lists = sum(1 for _ in element.iterancestors("{*}list"))
+        level = lists or read_integer(attr(element, "outline-level"), 1)
         label, number = _next_number(
             styles.get(name, {}), counts.setdefault(name, {}), level, element
         )
@@ -169,20 +162,20 @@ def _next_number(
 ) -> tuple[str, int]:
     """Return the next number of a level as it is shown, and the bare one if it is simple."""
     style = levels.get(str(level))
-    if style is None or _value(item, "is-list-header") == "true":
+    if style is None or attr(item, "is-list-header") == "true":
         return "", 0
-    start = _value(item, "start-value") or (
-        "" if level in counts else _value(style, "start-value") or "1"
+    start = attr(item, "start-value") or (
+        "" if level in counts else attr(style, "start-value") or "1"
     )
     counts[level] = read_integer(start, counts.get(level, 0) + 1)
     for deeper in [each for each in counts if each > level]:
         del counts[deeper]
-    shown = range(max(1, level + 1 - read_integer(_value(style, "display-levels"), 1)), level + 1)
-    forms = {at: _value(levels.get(str(at)), "num-format") for at in shown}
+    shown = range(max(1, level + 1 - read_integer(attr(style, "display-levels"), 1)), level + 1)
+    forms = {at: attr(levels.get(str(at)), "num-format") for at in shown}
     if not forms[level]:  # a bullet, or nothing
         return "", 0
     written = ".".join(format_number(counts.get(at, 1), forms[at]) for at in shown if forms[at])
-    label = _value(style, "num-prefix") + written + _value(style, "num-suffix")
+    label = attr(style, "num-prefix") + written + attr(style, "num-suffix")
     is_simple = label in (f"{counts[level]}.", f"{counts[level]})")
     return label.strip(), counts[level] if is_simple else 0
 
@@ -197,14 +190,14 @@ def _spell_out(source: SourceFile, body: etree._Element, archive: Archive) -> No
     for line in body.iterfind(".//li/{*}p[1]"):
         line.tag = "span"  # else each item is a paragraph apart
     for heading in body.iter("{*}h"):
-        level = _value(heading, "outline-level")
+        level = attr(heading, "outline-level")
         heading.tag = f"h{min(int(level) if level.isdigit() else 1, _DEEPEST_HEADING)}"
     for cell in body.iter("{*}table-cell"):
-        cell.set("colspan", _value(cell, "number-columns-spanned") or "1")
-        cell.set("rowspan", _value(cell, "number-rows-spanned") or "1")
+        cell.set("colspan", attr(cell, "number-columns-spanned") or "1")
+        cell.set("rowspan", attr(cell, "number-rows-spanned") or "1")
     others = False
     for shown in body.iter("{*}object", "{*}object-ole"):
-        place = _value(shown, "href").removeprefix("./")
+        place = attr(shown, "href").removeprefix("./")
         formula = archive.parse(f"{place}/content.xml")
         if etree.QName(formula).localname == "math":
             tex = formula.xpath("string(.//*[local-name()='annotation'])")

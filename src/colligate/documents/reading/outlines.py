@@ -6,10 +6,8 @@ and settings are left out, and what a format keeps in other files is named.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from textwrap import dedent
 
@@ -142,10 +140,10 @@ _ADOC_SETTING = re.compile(r":([\w-]+):[ \t]*(.*)")
 _ADOC_FENCE = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|`{3,})(?:\w*)\s*$")
 _ADOC_FRAME = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|\+)\s*$|\[.*\]\s*$|(?:ifdef|ifndef|endif)::")
 _ADOC_ITEM = re.compile(r"\s*(?:(\*{1,5}|-)|(\.{1,5}))[ \t]+(?=\S)")
-_ADOC_CELL = re.compile(
-    r"(?<!\\)(?:(?:^|(?<=\s))(?:(\d{0,2})(?:\.(\d{1,2}))?([+*])[\w.<^>]{0,5}|[<^>][\w.<^>]*))?\|"
-)
-_ADOC_COLUMN = re.compile(r"\s*(?:(\d{1,2})\*)?[^,;]*[,;]?")
+_ADOC_CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))(?:[\d.]+[+*]|[<^>])[\w.<^>+]*)?\|")
+_ADOC_COLUMNS = re.compile(r'\bcols=(?:"([^"]{1,500})"|([\d*]{1,9}))')
+_ADOC_TIMES = re.compile(r"\s*(\d{1,2})\*")
+_ADOC_SPAN = re.compile(r"\d[+*][\w.<^>]{0,5}\|")  # a cell over several, or repeated
 _ADOC_NAMED = re.compile(r"\{([\w-]{1,60})\}")
 _LONGEST_SETTING = 200  # characters: it may be named on every line
 _ADOC_NOTE = re.compile(r"footnote:[\w-]*\[([^\[\]\n]{1,2000})\]")
@@ -202,34 +200,20 @@ def read_asciidoc(source: SourceFile) -> Document:
 
 
 def _add_cells(pages: _Pages, lines: Sequence[str], given: str) -> None:
-    """Add a table as wide as its attributes say, else as its first line; what spans rows is in each
-    of them, and a bar begins a cell if commas do not part them."""
-    if re.search(r"\bformat=\W?csv\b", given):
-        with suppress(csv.Error):  # a value of more than 131,072 characters
-            values = list(csv.reader(filter(str.strip, lines), skipinitialspace=True))
-            return pages.add_table([[" ".join(each.split()) for each in row] for row in values])
+    """Add a table as wide as its attributes say, else as its first line; a bar begins each cell.
+
+    What has no bars, as values between commas, or cells that span others, stays as it is written.
+    """
     text = "\n".join(lines).strip()
-    marks = list(_ADOC_CELL.finditer(text))
-    stated = re.search(r'\bcols="([^"]{1,500})"|\bcols=([\d*]{1,9})', given)
-    columns = _ADOC_COLUMN.finditer((stated[1] or stated[2]).strip(" ,;")) if stated else ()
-    width = sum(int(each[1] or 1) for each in columns if each[0])
-    first = _ADOC_CELL.finditer(text.partition("\n")[0])
-    width = width or sum(int(each[1] or 1) for each in first) or 1
-    rows: list[list[str]] = [[]]
-    below: dict[int, tuple[int, str]] = {}
-    for mark, end in zip_longest(marks, [each.start() for each in marks[1:]]):
-        cell = " ".join(text[mark.end() : end].replace("\\|", "|").split())
-        times, tall = int(mark[1] or 1), int(mark[2] or 1)
-        for copy in [cell] * times if mark[3] == "*" else [cell, *[""] * (times - 1)]:
-            rows += [[]] if len(rows[-1]) >= width else []
-            below[len(rows[-1])] = (tall - 1, copy if len(copy) <= _LONGEST_SETTING else "")
-            rows[-1].append(copy)
-            while below.get(at := len(rows[-1]) % width, (0, ""))[0]:
-                left, above = below[at]
-                below[at] = (left - 1, above)
-                rows += [] if at else [[]]
-                rows[-1].append(above)
-    pages.add_table(rows)
+    cells = [" ".join(cell.replace("\\|", "|").split()) for cell in _ADOC_CELL.split(text)[1:]]
+    if not cells or _ADOC_SPAN.search(text):
+        return pages.add_code(lines)
+    stated = _ADOC_COLUMNS.search(given)
+    first = _ADOC_CELL.findall(text.partition("\n")[0])
+    columns = (stated[1] or stated[2]).split(",") if stated else ()
+    width = sum(int(each[1]) if each else 1 for each in map(_ADOC_TIMES.match, columns))
+    width = width or len(first) or 1
+    pages.add_table([cells[at : at + width] for at in range(0, len(cells), width)])
 
 
 # reStructuredText
@@ -388,7 +372,7 @@ def _read_columns(table: Sequence[str]) -> list[list[str]]:
     starts = [match.start() for match in re.finditer(r"=+", table[0])]
     rows: list[list[str]] = []
     for line in table:
-        if not line.strip() or re.fullmatch(r"[=\-\s]+", line):
+        if set(line) <= set("=- \t"):
             continue
         cells = [line[a:b].strip() for a, b in zip_longest(starts, starts[1:])]
         if rows and not cells[0]:  # it continues the row above

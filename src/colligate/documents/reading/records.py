@@ -11,7 +11,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from html import unescape
 from typing import Any
 
@@ -36,7 +35,9 @@ def read_records(source: SourceFile) -> tuple[Document, ...]:
     documents: dict[str, Document] = {}
     others: list[dict[str, Any]] = []
     wrong: list[str] = []
-    for number, line in enumerate(_iter_lines(source), start=1):
+    data = _unpack(source) if source.data.startswith(GZIP_MAGIC) else source.data
+    # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
+    for number, line in enumerate(io.BytesIO(data.removeprefix(BYTE_ORDER_MARK)), start=1):
         if not line.strip():
             continue
         try:
@@ -99,9 +100,6 @@ def read_json(source: SourceFile) -> Document:
     """
     try:
         value = parse_json(source.text.encode())
-        if "\\u00" in source.text:  # Meta escapes the bytes of UTF-8
-            with suppress(ValueError, RecursionError):
-                value = parse_json(json.dumps(value, ensure_ascii=False).encode("latin-1"))
     except ValueError:
         return read_text(source)
     text = "\n\n".join(_iter_paragraphs(value, "", 1))
@@ -184,12 +182,6 @@ def _say(value: Any) -> str:
 
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def _iter_lines(source: SourceFile) -> Iterator[bytes]:
-    data = _unpack(source) if source.data.startswith(GZIP_MAGIC) else source.data
-    # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
-    yield from io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
 
 
 def _unpack(source: SourceFile) -> bytes:

@@ -221,7 +221,8 @@ class _Sheet:
             gaps = "" in above[:width] or _width(above) < width
             broad = any(right > left for left, right, _ in merged)
             below, kinds = cells[top + heads], _kinds(cells[top + heads + 1 :])
-            if not deep and not (gaps and (broad or _names_columns(below, kinds, width))):
+            is_head = _count(below) >= width - 1 and _is_head(below, kinds) is True
+            if not deep and not (gaps and (broad or is_head)):
                 break
             heads += 1
         return top, heads, _kinds(cells[top + heads :])
@@ -269,7 +270,6 @@ def _left(cells: Sequence[str]) -> int:
 
 _DATE = re.compile(r"\d{1,4}[-./]\d\d?[-./]\d{1,4}(?:[T ][\d:.]+)?|\d\d?:\d\d(?::\d\d)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def _kind(cell: str) -> str:
@@ -278,7 +278,7 @@ def _kind(cell: str) -> str:
         return "year"
     if _DATE.fullmatch(cell):
         return "date"
-    if _LETTER.search(cell):
+    if any(map(str.isalpha, cell)):
         return "words"
     return "number" if any(map(str.isdigit, cell)) else ""
 
@@ -309,10 +309,6 @@ def _is_head(row: Sequence[str], kinds: Sequence[str]) -> bool | None:
         {b - a for a, b in pairwise(map(int, alike))} if all(map(str.isdecimal, alike)) else set()
     )
     return len(alike) > 2 and len(steps) == 1 and steps != {0}
-
-
-def _names_columns(row: Sequence[str], kinds: Sequence[str], width: int) -> bool:
-    return _count(row) >= width - 1 and _is_head(row, kinds) is True
 
 
 def _find_ranges(rows: list[list[str]]) -> list[slice]:

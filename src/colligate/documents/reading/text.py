@@ -93,14 +93,8 @@ def _find_title(text: str) -> str | None:
     if len(first) != 1 or not rest or len(first[0].text.split()) < 2:
         return None
     line = first[0].text
-    return (
-        None
-        if _CODE.search(line)
-        or _NO_TITLE.search(line)
-        or _KEYWORD.match(line)
-        or not _is_title(line)
-        else line
-    )
+    is_other = _CODE.search(line) or _NO_TITLE.search(line) or _KEYWORD.match(line)
+    return line if not is_other and _is_title(line) else None
 
 
 def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:

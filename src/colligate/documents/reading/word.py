@@ -28,6 +28,7 @@ from colligate.documents.reading.office import (
     CORE,
     DAMAGED,
     Archive,
+    attr,
     iter_graphics,
     read_properties,
     warn_of_parts,
@@ -138,13 +139,13 @@ class _Body:
         for struck in body.iter("{*}dstrike"):
             struck.tag = f"{self._space}strike"
         for skipped in body.iter("{*}gridBefore"):
-            for _ in range(min(read_integer(_value(skipped), 0), _MOST_SKIPPED)):
+            for _ in range(min(read_integer(attr(skipped), 0), _MOST_SKIPPED)):
                 cell = etree.Element(f"{self._space}tc")
                 cell.append(self._make("p", ""))
                 skipped.getparent().addnext(cell)  # after the row's properties
         for choice in list(body.iter("{*}ddList")):  # a field of a form
-            entries = [_value(each) for each in choice.iterfind("{*}listEntry")]
-            chosen = read_integer(_value(choice.find("{*}result")), 0)
+            entries = [attr(each) for each in choice.iterfind("{*}listEntry")]
+            chosen = read_integer(attr(choice.find("{*}result")), 0)
             run = next(choice.iterancestors("{*}r"), None)
             if run is not None and 0 <= chosen < len(entries):
                 run.addnext(self._make("r", entries[chosen]))
@@ -175,16 +176,16 @@ class _Body:
         """Put notes and comments below the block that has their mark, and drop the marks."""
         for kind, form in (("footnote", "1"), ("endnote", "i"), ("comment", "")):
             part = self._archive.parse(f"word/{kind}s.xml")
-            notes = {_value(note, "id"): note for note in part.iterfind(f"{{*}}{kind}")}
+            notes = {attr(note, "id"): note for note in part.iterfind(f"{{*}}{kind}")}
             marks = list(self._body.iter(f"{{*}}{kind}Reference"))
             for number, mark in enumerate(marks, 1):
-                note = notes.pop(_value(mark, "id"), None)
+                note = notes.pop(attr(mark, "id"), None)
                 label = f"[Note {format_number(number, form)}]"
                 if note is not None and not form:
-                    label = label_comment(_value(note, "author"))
+                    label = label_comment(attr(note, "author"))
                 if note is not None and (text := _read_text(note)):
                     put_below(mark, self._make("p", f"{label} {text}"), self._last)
-                if _value(mark, "customMarkFollows") in ("1", "true", "on"):
+                if attr(mark, "customMarkFollows") in ("1", "true", "on"):
                     for text in mark.itersiblings(f"{self._space}t"):
                         text.text = ""
                 mark.tag = "dropped"
@@ -196,21 +197,15 @@ class _Body:
         found: dict[str, None] = {}
         for kind in ("header", "footer"):
             for listed in self._body.iter(f"{{*}}{kind}Reference"):
-                part = self._archive.parse(related.get(_value(listed, "id"), ""))
+                part = self._archive.parse(related.get(attr(listed, "id"), ""))
                 if text := _read_text(part):
                     found[f"[Page {kind}] {text}"] = None
         for text in found:
             self._body.append(self._make("p", text))
 
 
-def _value(element: etree._Element | None, name: str = "val") -> str:
-    """Return an attribute of whatever namespace; empty if there is none."""
-    found = element.xpath(f"string(@*[local-name()='{name}'])") if element is not None else ""
-    return str(found)
-
-
 def _is_on(element: etree._Element | None) -> bool:
-    return element is not None and _value(element) not in _OFF
+    return element is not None and attr(element) not in _OFF
 
 
 def _read_text(part: etree._Element) -> str:
@@ -225,7 +220,7 @@ def _iter_text(part: etree._Element) -> Iterator[str]:
         if kind == "t":
             yield element.text or ""
         elif kind in ("instrText", "fldSimple"):
-            yield PAGE if PAGE_FIELD.match(element.text or _value(element, "instr")) else ""
+            yield PAGE if PAGE_FIELD.match(element.text or attr(element, "instr")) else ""
         else:
             yield " " if kind == "br" else "\t"
 
@@ -249,13 +244,13 @@ class _Numbering:
     def __init__(self, archive: Archive) -> None:
         numbering = archive.parse("word/numbering.xml")
         self._styles = {
-            _value(each, "styleId"): each
+            attr(each, "styleId"): each
             for each in archive.parse("word/styles.xml").iter("{*}style")
         }
         self._kinds = {
-            _value(each, "abstractNumId"): each for each in numbering.iterfind("{*}abstractNum")
+            attr(each, "abstractNumId"): each for each in numbering.iterfind("{*}abstractNum")
         }
-        self._lists = {_value(each, "numId"): each for each in numbering.iterfind("{*}num")}
+        self._lists = {attr(each, "numId"): each for each in numbering.iterfind("{*}num")}
         self._counts: dict[str, dict[int, int]] = {}  # by the kind of list, then the level
         self._begun: set[str] = set()
 
@@ -272,11 +267,11 @@ class _Numbering:
             paragraph = properties.getparent()
             if properties.find("{*}rPr/{*}del") is not None:
                 continue
-            style = _value(properties.find("{*}pStyle"))
+            style = attr(properties.find("{*}pStyle"))
             label, number = self._count(*self._find(properties.find("{*}numPr"), style))
             if not label or not any(paragraph.itertext(f"{space}t")):
                 continue
-            name = _value(self._styles[style].find("{*}name")) if style in self._styles else ""
+            name = attr(self._styles[style].find("{*}name")) if style in self._styles else ""
             if number and not name.lower().startswith(("heading", "title")):
                 properties.addnext(make("r", f"\ue000{number}\ue000"))
                 continue
@@ -289,8 +284,8 @@ class _Numbering:
     def _find(self, own: etree._Element | None, style: str) -> tuple[str, str]:
         """Return the list and the level of a paragraph: its own, otherwise those of its style."""
         number, level = self._inherit(style)
-        if own is not None and (stated := _value(own.find("{*}numId"))):
-            level = _value(own.find("{*}ilvl")) or (level if stated == number else "")
+        if own is not None and (stated := attr(own.find("{*}numId"))):
+            level = attr(own.find("{*}ilvl")) or (level if stated == number else "")
             number = stated
         return number, level
 
@@ -299,30 +294,27 @@ class _Numbering:
             return self._inherited.get(style, ("", ""))
         self._inherited[style] = "", ""
         if (found := self._styles.get(style)) is not None:
-            number = _value(found.find("{*}pPr/{*}numPr/{*}numId"))
-            level = _value(found.find("{*}pPr/{*}numPr/{*}ilvl"))
+            number = attr(found.find("{*}pPr/{*}numPr/{*}numId"))
+            level = attr(found.find("{*}pPr/{*}numPr/{*}ilvl"))
             levels = self._find_levels(number)
-            linked = [at for at in levels if _value(levels[at].find("{*}pStyle")) == style]
-            above = self._inherit(_value(found.find("{*}basedOn")), left - 1)
+            linked = [at for at in levels if attr(levels[at].find("{*}pStyle")) == style]
+            above = self._inherit(attr(found.find("{*}basedOn")), left - 1)
             level = level or "".join(map(str, linked[:1]))
             self._inherited[style] = (number or above[0], level or above[1])
         return self._inherited[style]
 
     def _find_levels(self, number: str) -> dict[int, etree._Element]:
         if number not in self._levels and (listed := self._lists.get(number)) is not None:
-            kind = self._kinds.get(_value(listed.find("{*}abstractNumId")))
-            style = _value(kind.find("{*}numStyleLink")) if kind is not None else ""
+            kind = self._kinds.get(attr(listed.find("{*}abstractNumId")))
+            style = attr(kind.find("{*}numStyleLink")) if kind is not None else ""
             if style in self._styles:  # the list is defined where the style is
-                linked = _value(self._styles[style].find("{*}pPr/{*}numPr/{*}numId"))
-                at = (
-                    _value(self._lists[linked].find("{*}abstractNumId"))
-                    if linked in self._lists
-                    else ""
-                )
-                kind = self._kinds.get(at, kind)
+                linked = attr(self._styles[style].find("{*}pPr/{*}numPr/{*}numId"))
+                if linked in self._lists:
+                    at = attr(self._lists[linked].find("{*}abstractNumId"))
+                    kind = self._kinds.get(at, kind)
             found = [*kind.iterfind("{*}lvl")] if kind is not None else []
             found += listed.iterfind("{*}lvlOverride/{*}lvl")
-            self._levels[number] = {read_integer(_value(each, "ilvl"), 0): each for each in found}
+            self._levels[number] = {read_integer(attr(each, "ilvl"), 0): each for each in found}
         return self._levels.get(number, {})
 
     def _count(self, number: str, stated: str) -> tuple[str, int]:
@@ -331,16 +323,16 @@ class _Numbering:
         if level not in levels:
             return "", 0
         listed = self._lists[number]
-        counts = self._counts.setdefault(_value(listed.find("{*}abstractNumId")), {})
+        counts = self._counts.setdefault(attr(listed.find("{*}abstractNumId")), {})
         for begun in listed.iterfind("{*}lvlOverride") if number not in self._begun else ():
-            if start := _value(begun.find("{*}startOverride")):
-                counts[read_integer(_value(begun, "ilvl"), 0)] = read_integer(start, 1) - 1
+            if start := attr(begun.find("{*}startOverride")):
+                counts[read_integer(attr(begun, "ilvl"), 0)] = read_integer(start, 1) - 1
         self._begun.add(number)
         counts[level] = counts.get(level, _read_start(levels[level]) - 1) + 1
         for deeper in [each for each in counts if each > level]:
-            if deeper not in levels or _value(levels[deeper].find("{*}lvlRestart")) != "0":
+            if deeper not in levels or attr(levels[deeper].find("{*}lvlRestart")) != "0":
                 del counts[deeper]
-        form, text = (_value(levels[level].find(f"{{*}}{name}")) for name in ("numFmt", "lvlText"))
+        form, text = (attr(levels[level].find(f"{{*}}{name}")) for name in ("numFmt", "lvlText"))
         text = text[:_LONGEST_LABEL]
         legal = _is_on(levels[level].find("{*}isLgl"))
 
@@ -349,16 +341,14 @@ class _Numbering:
             if at not in levels:
                 return ""
             count = counts.get(at, _read_start(levels[at]))
-            shown = _value(levels[at].find("{*}numFmt"))
+            shown = attr(levels[at].find("{*}numFmt"))
             if legal and shown != "decimalZero":  # these are figures: Section 1.01
                 shown = "decimal"
             if shown in ("none", "bullet"):
                 return ""
-            return (
-                f"{count:02}"
-                if shown == "decimalZero"
-                else format_number(count, _FORMS.get(shown, "1"))
-            )
+            if shown == "decimalZero":
+                return f"{count:02}"
+            return format_number(count, _FORMS.get(shown, "1"))
 
         if form == "bullet":
             return "", 0
@@ -367,4 +357,4 @@ class _Numbering:
 
 
 def _read_start(level: etree._Element) -> int:
-    return read_integer(_value(level.find("{*}start")), 1)
+    return read_integer(attr(level.find("{*}start")), 1)

@@ -18,7 +18,7 @@ from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
 from colligate.documents.reading.number_formats import KNOWN_FORMATS, show_number
-from colligate.documents.reading.office import Archive, read_properties
+from colligate.documents.reading.office import Archive, attr, read_properties
 from colligate.documents.reading.source import SourceFile
 from colligate.documents.reading.tables import WIDEST_GAP, Row, Sheets
 from colligate.errors import CorruptFile, EncryptedFile
@@ -344,22 +344,16 @@ def read_ods(source: SourceFile) -> Document:
     archive = Archive(source)
     workbook, content = _Workbook(source), archive.require("content.xml")
     hidden = {
-        _attribute(style, "name")
+        attr(style, "name")
         for style in content.iterfind("{*}automatic-styles/{*}style")
         for shown in style.iterfind("{*}table-properties")
-        if _attribute(shown, "display") == "false"
+        if attr(shown, "display") == "false"
     }
     for each in content.iterfind(".//{*}body/{*}spreadsheet/{*}table"):
         grid = _Grid(source.limits.text_bytes)
-        is_hidden = _attribute(each, "style-name") in hidden
-        workbook.add(_attribute(each, "name"), _iter_ods(each, grid), grid, is_hidden=is_hidden)
+        is_hidden = attr(each, "style-name") in hidden
+        workbook.add(attr(each, "name"), _iter_ods(each, grid), grid, is_hidden=is_hidden)
     return workbook.make_document(read_properties(archive.parse("meta.xml")))
-
-
-def _attribute(element: etree._Element, *names: str) -> str:
-    """Return the first attribute with one of these names, whatever its namespace."""
-    found = {etree.QName(name).localname: value for name, value in element.items()}
-    return next((found[name] for name in names if name in found), "")
 
 
 _HIDDEN = ("collapse", "filter")
@@ -370,8 +364,8 @@ def _iter_ods(table: etree._Element, grid: _Grid) -> Iterator[Row]:
     """Yield the rows of a sheet with text."""
     column = 0
     for each in table.iter("{*}table-column"):
-        count = _int(_attribute(each, "number-columns-repeated")) or 1
-        if _attribute(each, "visibility") in _HIDDEN:
+        count = _int(attr(each, "number-columns-repeated")) or 1
+        if attr(each, "visibility") in _HIDDEN:
             grid.hidden_columns.append((column, column + count - 1))
         column += count
     number = 1
@@ -379,21 +373,19 @@ def _iter_ods(table: etree._Element, grid: _Grid) -> Iterator[Row]:
         cells: dict[int, str] = {}
         column = 0
         for cell in row.iterchildren("{*}table-cell", "{*}covered-table-cell"):
-            count = _int(_attribute(cell, "number-columns-repeated")) or 1
+            count = _int(attr(cell, "number-columns-repeated")) or 1
             if text := _read_open_cell(cell):
                 cells.update(dict.fromkeys(range(column, column + min(count, WIDEST_GAP)), text))
             for note in cell.iterfind("{*}annotation"):
                 grid.add_note((number, column), " ".join(_read_lines(note)))
-            down, right = (
-                _int(_attribute(cell, f"number-{way}-spanned")) for way in ("rows", "columns")
-            )
+            down, right = (_int(attr(cell, f"number-{way}-spanned")) for way in ("rows", "columns"))
             if max(down, right) > 1:
                 merged = (column, column + max(right, 1) - 1, number + max(down, 1) - 1)
                 grid.merged.setdefault(number, []).append(merged)
             column += count
-        count = _int(_attribute(row, "number-rows-repeated")) or 1
+        count = _int(attr(row, "number-rows-repeated")) or 1
         if cells or number in grid.notes:
-            is_hidden = _attribute(row, "visibility") in _HIDDEN
+            is_hidden = attr(row, "visibility") in _HIDDEN
             _, shown = grid.place(number, cells, is_hidden=is_hidden)
             for repeated in range(min(count, WIDEST_GAP)):
                 yield number + repeated, shown
@@ -402,15 +394,16 @@ def _iter_ods(table: etree._Element, grid: _Grid) -> Iterator[Row]:
 
 def _read_open_cell(cell: etree._Element) -> str:
     """Return what a cell shows, a date in ISO 8601; its value if it shows nothing."""
-    if day := _attribute(cell, "date-value"):
+    if day := attr(cell, "date-value"):
         return day.replace("T", " ").removesuffix(" 00:00:00")
-    return " ".join(" ".join(_read_lines(cell)).split()) or _attribute(cell, *_VALUES)
+    shown = " ".join(" ".join(_read_lines(cell)).split())
+    return shown or next(filter(None, (attr(cell, each) for each in _VALUES)), "")
 
 
 def _read_lines(cell: etree._Element) -> Iterator[str]:
     """Yield the paragraphs of a cell or a note, with the addresses of its links."""
     for line in cell.iterfind("{*}p"):
-        links = (_attribute(link, "href") for link in line.iter("{*}a"))
+        links = (attr(link, "href") for link in line.iter("{*}a"))
         text = "".join(line.itertext())
         yield " ".join([text, *(f"({each})" for each in links if each and each not in text)])
 
@@ -426,40 +419,40 @@ def read_xml_workbook(source: SourceFile) -> Document:
     if book is None:
         raise source.error(CorruptFile, "its XML is damaged", "save it again")
     forms = {
-        _attribute(style, "ID"): _attribute(form, "Format")
+        attr(style, "ID"): attr(form, "Format")
         for style in book.iter("{*}Style")
         for form in style.iterfind("{*}NumberFormat")
     }
     workbook = _Workbook(source)
     for each in book.iterfind("{*}Worksheet"):
         grid = _Grid(source.limits.text_bytes)
-        workbook.add(_attribute(each, "Name"), _iter_xml_rows(each, grid, forms), grid)
+        workbook.add(attr(each, "Name"), _iter_xml_rows(each, grid, forms), grid)
     return workbook.make_document({})
 
 
 def _iter_xml_rows(sheet: etree._Element, grid: _Grid, forms: dict[str, str]) -> Iterator[Row]:
     number = 0
     for row in sheet.iter("{*}Row"):
-        number = _int(_attribute(row, "Index")) or number + 1
+        number = _int(attr(row, "Index")) or number + 1
         cells: dict[int, str] = {}
         column = -1
         for cell in row.iterfind("{*}Cell"):
-            column = (_int(_attribute(cell, "Index")) or column + 2) - 1
+            column = (_int(attr(cell, "Index")) or column + 2) - 1
             data, note = cell.find("{*}Data"), cell.find("{*}Comment")
             text = " ".join("".join(data.itertext()).split()) if data is not None else ""
-            form = forms.get(_attribute(cell, "StyleID"), "")
-            if text and _attribute(data, "Type") == "Number":
+            form = forms.get(attr(cell, "StyleID"), "")
+            if text and attr(data, "Type") == "Number":
                 text = show_number(text, _NAMED.get(form, form), datetime(1899, 12, 30))
-            elif text and _attribute(data, "Type") == "DateTime":
+            elif text and attr(data, "Type") == "DateTime":
                 text = text.partition(".")[0].replace("T", " ").removesuffix(" 00:00:00")
             if text:
                 cells[column] = text
             if note is not None:
                 grid.add_note((number, column), " ".join(note.itertext()))
-            right, down = (_int(_attribute(cell, f"Merge{way}")) for way in ("Across", "Down"))
+            right, down = (_int(attr(cell, f"Merge{way}")) for way in ("Across", "Down"))
             if right or down:
                 grid.merged.setdefault(number, []).append((column, column + right, number + down))
             column += right
         if cells or number in grid.notes:
-            is_hidden = _attribute(row, "Hidden") in _TRUE
+            is_hidden = attr(row, "Hidden") in _TRUE
             yield grid.place(number, cells, is_hidden=is_hidden)

@@ -20,10 +20,10 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.run import Run
-from colligate.documents.compress import compress, keep_above_percentile
+from colligate.documents.compress import compress
 from colligate.lab.baselines.encoders import TokenProbability, get_token_classifier
 from colligate.lab.baselines.shared import DocumentMethod, require_weights, show_shortened
-from colligate.lab.baselines.token_scores import group_words
+from colligate.lab.baselines.token_scores import group_words, keep_above_percentile
 from colligate.models import Role
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 from colligate.core.run import Run
 from colligate.documents import Passage
-from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.documents.compress import CompressedPassage, compress
 from colligate.documents.sentences import split_sentences
 from colligate.lab.baselines.shared import LikelihoodMethod
 from colligate.lab.baselines.token_scores import (
@@ -27,6 +27,7 @@ from colligate.lab.baselines.token_scores import (
     TokenScore,
     cut_pieces,
     group_words,
+    keep_above_percentile,
     score_tokens,
 )
 from colligate.models import Role

@@ -9,6 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from colligate.core.fit import split_by_tokens
 from colligate.core.run import Run
 from colligate.documents.tokens import CJK
@@ -125,3 +127,9 @@ def cut_pieces(
     """
     cuts = [start + last for _, last in tokens[most - 1 : len(tokens) - 1 : most]]
     return [pair for pair in zip([start, *cuts], [*cuts, end], strict=True) if pair[0] < pair[1]]
+
+
+def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
+    """Return the indexes of the scores above a percentile, with `least` also those at it."""
+    bar = np.percentile(scores, min(100.0, max(0.0, percent))) if scores else 0.0
+    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]

@@ -13,7 +13,7 @@ from colligate.cli import options
 from colligate.cli.command import ANSWERED, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_result, warn
 from colligate.cli.options import LIMITS, MODELS, OUTPUT, option
-from colligate.lab.commands import pick
+from colligate.lab.commands import ItemTimeout, collect_given, pick, run_resumable, split_names
 
 if TYPE_CHECKING:
     from colligate.lab.bench.compare import MetricComparison
@@ -118,17 +118,16 @@ class BenchOptions:
         ),
     ] = 1
     max_tokens_total: options.MaxTokensTotal = None
-    timeout: options.ItemTimeout = None
+    timeout: ItemTimeout = None
 
 
 @command(app, "run")
 def bench_run_command(
     suite: Annotated[
         str,
-        typer.Argument(
-            metavar="SUITE",
-            help="A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
-            show_default=False,
+        options.argument(
+            "A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
+            "SUITE",
         ),
     ],
     *,
@@ -147,20 +146,19 @@ def bench_run_command(
         colligate bench run own --questions q.csv --documents contracts/ --out run
         colligate bench run duquad-table1 --data data/ --out runs/table1 --limit 20
     """
-    from colligate.cli.progress import run_resumable
     from colligate.lab.bench.participants import ModelNames
     from colligate.lab.bench.run import BenchRequest, run_suite
     from colligate.lab.bench.tables import RunResults
 
     settings = models.engine(judge=bench.judge, chunker=bench.chunker).named
-    given = (options.collect_given(each, *vars(each)) for each in (models, bench))
+    given = (collect_given(each, *vars(each)) for each in (models, bench))
     arguments = {"suite": suite, **{k: v for each in given for k, v in each.items()}}
     chosen = {
         "suite": _read_suite(suite, bench),
         "data": bench.data or Path(),
         "names": ModelNames(settings, nli=bench.nli, qa=bench.qa),
-        "strategies": options.split_names(bench.strategies),
-        "datasets": options.split_names(bench.datasets),
+        "strategies": split_names(bench.strategies),
+        "datasets": split_names(bench.datasets),
         "settings": bench.parameters or (),
         "reader": models.reader,
         "retriever": models.retriever,
@@ -216,10 +214,9 @@ def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
 def bench_compare_command(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DIR [DIR]",
-            help="Two runs, compared strategy by strategy; or one run, to compare its strategies.",
-            show_default=False,
+        options.argument(
+            "Two runs, compared strategy by strategy; or one run, to compare its strategies.",
+            "DIR [DIR]",
         ),
     ],
     *,
@@ -253,14 +250,14 @@ def bench_compare_command(
         raise UsageError(
             f"expected one or two runs, got {len(runs)}", "", "give one or two folders"
         )
-    names = options.split_names(strategies)
+    names = split_names(strategies)
     show_comparison(compare_runs(*runs, metrics=metric or (), strategies=names))
     return ANSWERED
 
 
 @command(app, "report")
 def bench_report_command(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    run: Annotated[Path, options.argument("A run's folder.", "DIR")],
     *,
     out: Annotated[
         Path | None,
@@ -301,7 +298,7 @@ def bench_suites_command() -> int:
 def bench_convert_command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A data set as published.", show_default=False),
+        options.argument("A data set as published.", "FILE"),
     ],
     *,
     out: Annotated[

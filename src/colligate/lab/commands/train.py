@@ -12,7 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_result, warn
-from colligate.lab.commands import pick
+from colligate.lab.commands import ItemTimeout, collect_given, pick, run_resumable, split_names
 
 if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport
@@ -126,7 +126,7 @@ class CurateOptions:
     config: options.Config = None
     concurrency: Concurrency = 1
     max_tokens_total: options.MaxTokensTotal = None
-    timeout: options.ItemTimeout = None
+    timeout: ItemTimeout = None
     retry_failed: Annotated[
         bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
     ] = False
@@ -152,7 +152,6 @@ def train_curate_command(
     Examples:
         colligate train curate rdr2 --questions q.jsonl --corpus wiki/ --teacher bundled --out made/
     """
-    from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
     from colligate.errors import UsageError
     from colligate.lab.bench.participants import ModelNames
@@ -173,9 +172,9 @@ def train_curate_command(
         settings = replace(settings, judge=None)
     chosen = {
         "names": ModelNames(settings),
-        "tasks": options.split_names(given.tasks),
+        "tasks": split_names(given.tasks),
         "settings": tuple(given.parameters or ()),
-        "arguments": {"system": system, **options.collect_given(given, *vars(given))},
+        "arguments": {"system": system, **collect_given(given, *vars(given))},
     }
     request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
@@ -195,10 +194,8 @@ def train_curate_command(
 def train_fit_command(
     recipe: Annotated[
         str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A recipe's name (docs/training.md), or the path of a recipe (.toml).",
-            show_default=False,
+        options.argument(
+            "A recipe's name (docs/training.md), or the path of a recipe (.toml).", "RECIPE"
         ),
     ],
     *,
@@ -314,7 +311,7 @@ class EvaluateOptions:
 def train_evaluate_command(
     data: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A folder of curated samples.", show_default=False),
+        options.argument("A folder of curated samples.", "DIR"),
     ],
     *,
     given: EvaluateOptions,
@@ -332,7 +329,6 @@ def train_evaluate_command(
     Examples:
         colligate train evaluate made/ --model hf:Qwen/Qwen3-4B --adapter router/ --out found/
     """
-    from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
     from colligate.lab.bench.participants import ModelNames
     from colligate.lab.training.evaluation import Evaluation, evaluate
@@ -342,8 +338,8 @@ def train_evaluate_command(
         "data": data,
         "names": ModelNames(Settings.load(given.config).override(reader=given.model)),
         "adapters": tuple(given.adapter or ()),
-        "tasks": options.split_names(given.tasks),
-        "arguments": options.collect_given(given, *vars(given)),
+        "tasks": split_names(given.tasks),
+        "arguments": collect_given(given, *vars(given)),
     }
     request = Evaluation(**{**pick(given, Evaluation), **chosen})
     report = run_resumable(lambda see: evaluate(request, see), given.out)

@@ -150,9 +150,7 @@ _CAPTION = re.compile(
     re.I,
 )
 _CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
-_ASIDE = re.compile(r"[(\[].*[)\]]")
 _PHONE = re.compile(r"\d{3}\)?[\s-]\d{3}-\d{4}")
-_SENTENCE_END = re.compile(r"[.;,!:]$")
 
 
 def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
@@ -163,12 +161,13 @@ def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
     letters = sum(map(str.isalpha, text))
     if not 3 <= len(text) <= 160 or len(words) > 18 or letters < max(3, 0.5 * len("".join(words))):
         return False
-    if line.mono or _CAPTION.match(text) or _ASIDE.fullmatch(text) or _PHONE.search(text):
+    in_brackets = text[0] in "([" and text[-1] in ")]"
+    if line.mono or in_brackets or _CAPTION.match(text) or _PHONE.search(text):
         return False
     if number is None and (_CODE.search(text) or rest[:1].islower()):
         return False
     numbered = number is not None and len(number.parts) > 1
-    if not numbered and _SENTENCE_END.search(text) and len(words) > 3:
+    if not numbered and text[-1] in ".;,!:" and len(words) > 3:
         return False
     if not rest or (number is not None and number.scheme == "(digit)"):
         return False  # a number alone, or a note under a table

@@ -400,12 +400,11 @@ def _fill_cell(item: TextItem, table: PdfBlock, block: LayoutBlock) -> None:
 
 
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
-_EMPHASIS = re.compile(r"\*{1,3}")
 
 
 def _strip_marks(text: str) -> str:
     """Return liteparse's inline Markdown without its marks."""
-    return clean_line(_ESCAPE.sub(r"\1", _EMPHASIS.sub("", text)) if "*" in text else text)
+    return clean_line(_ESCAPE.sub(r"\1", text.replace("*", "")) if "*" in text else text)
 
 
 def _find_inside(

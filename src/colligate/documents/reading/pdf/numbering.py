@@ -10,7 +10,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
+
+from colligate.documents.reading.numbers import format_number
 
 _RANKS = {
     0: "part book volume titre teil partie parte tome libro buch",
@@ -97,12 +98,7 @@ class HeadingNumber:
         return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
 
 
-_ROMAN_DIGITS = (
-    ("", "C", "CC", "CCC"),
-    ("", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"),
-    ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"),
-)
-_ROMAN_VALUES = {"".join(digits): n for n, digits in enumerate(product(*_ROMAN_DIGITS)) if n}
+_ROMAN_VALUES = {format_number(n, "I"): n for n in range(1, 400)}
 
 
 def roman_value(text: str) -> int | None:

@@ -38,13 +38,14 @@ from colligate.documents.reading.pdf.layout import (
     PdfLine,
     build_layouts,
     clean_line,
+    find_body_size,
     find_turns,
 )
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
-from colligate.documents.reading.pdf.sentences import join_sentences
 from colligate.documents.reading.pdf.superscripts import mark_superscripts
 from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
+from colligate.documents.sentences import SENTENCE_END
 from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
 
 
@@ -61,7 +62,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
     find_heads(pages)
-    join_sentences(pages)
+    _join_sentences(pages)
     mark_broken_words(pages)
     for page in pages:
         page.blocks += [
@@ -403,6 +404,49 @@ def _find_registrant(pages: Sequence[PageLayout]) -> Iterator[str]:
     for name, label in pairwise(texts):
         if label.lower().startswith("(exact name of registrant"):
             yield name.replace(" .", ".") + form
+
+
+# Sentences that go on over the end of a page.
+
+_SMALLER = 0.9  # of most of the page's type size: a footnote
+
+
+def _join_sentences(pages: Sequence[PageLayout]) -> None:
+    """Mark the first paragraphs of pages that go on with the text before; footnotes go above it.
+
+    They begin with a lower-case letter, and that text has no end of a sentence. Of 154 such
+    paragraphs in 17 filings all go on; those that begin otherwise after a full line often follow
+    a table, so they stay apart.
+    """
+    for page, following in pairwise(pages):
+        here, there = (
+            [block for block in each.blocks if block.kind != "chrome"] for each in (page, following)
+        )
+        largest = _SMALLER * find_body_size([page])
+        count = 0
+        while count < len(here) and 0 < _find_size(here[-count - 1]) < largest:
+            count += 1
+        texts, notes = here[: len(here) - count], here[len(here) - count :]
+        if texts and there and _goes_on(texts[-1], there[0]):
+            there[0].goes_on = texts[-1].lines[-1]
+            page.blocks = [block for block in page.blocks if block not in notes]
+            at = page.blocks.index(texts[-1])
+            page.blocks[at:at] = notes
+
+
+def _find_size(block: PdfBlock) -> float:
+    return max((line.size for line in block.lines), default=0.0)
+
+
+def _goes_on(before: PdfBlock, after: PdfBlock) -> bool:
+    return (
+        before.kind in ("paragraph", "list_item")
+        and after.kind == "paragraph"
+        and bool(before.lines and after.lines)
+        and after.lines[0].text[:1].islower()
+        and not SENTENCE_END.search(before.lines[-1].text)
+        and abs(_find_size(before) - _find_size(after)) < 1
+    )
 
 
 # Blocks as Markdown.

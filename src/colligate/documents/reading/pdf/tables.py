@@ -105,7 +105,6 @@ def restore_rows(pages: Sequence[PageLayout]) -> None:
 
 _MOST_ROWS = 1_000  # of a page: each is searched in the text of all
 _SIGN = re.compile(r"[$€£¥(\-\u2013\u2014.\u2026]+")
-_CURRENCY = re.compile(r"[$€£¥(]+")
 _FIGURE = re.compile(r"[$€£¥(\-\u2013\u2014+~<>]*\d[\d,.]*[)%]*")
 _SPACE = 0.9  # of the type size: a wider gap is between a label and its figure
 
@@ -321,7 +320,7 @@ def _cut_cells(row: PdfLine) -> list[_Cell]:
                 and _is_figure(cells[-1])
                 and (word.text[0] in "$€£¥(" or (gap > 0.3 and _FIGURE.fullmatch(word.text)))
             )
-            sign = cells and _CURRENCY.fullmatch(cells[-1].text)
+            sign = cells and set(cells[-1].text) <= set("$€£¥(")
             if cells and (sign or (gap < _SPACE and not figures)):
                 cells[-1].text += (" " if abs(gap) > 0.1 else "") + word.text
                 cells[-1].left = word.x if sign else cells[-1].left
