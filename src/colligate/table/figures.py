@@ -58,8 +58,12 @@ class Figure:
         return self.likeness >= _SAME
 
 
-async def find_figures(wanted: str, document: Document, run: Run) -> list[Figure]:
+async def find_figures(
+    wanted: str, document: Document, run: Run, *, money: bool = False
+) -> list[Figure]:
     """Return the rows that most likely have a figure, the likeliest first, one for each label.
+
+    An amount of `money` is no percentage.
 
     Raises:
         MissingCapability: the run has no embedder.
@@ -67,7 +71,7 @@ async def find_figures(wanted: str, document: Document, run: Run) -> list[Figure
     """
     rows: dict[str, list[tuple[str, Span]]] = {}
     for label, row in _iter_rows(document):
-        if written := _latest(document, row):
+        if (written := _latest(document, row)) and not (money and written.endswith("%")):
             rows.setdefault(label.casefold(), []).append((written, row))
     if not rows:
         return []

@@ -226,7 +226,8 @@ class TableFiller:
         """
         document, figures = await run.document(info.id), list[Figure]()
         if column.type in ("number", "money"):
-            figures = await find_figures(column.label, document, run)
+            money = column.type == "money"
+            figures = await find_figures(column.label, document, run, money=money)
         if figures and figures[0].is_named and (cell := await _confirm(column, figures[0], run)):
             return cell
         cell = await self._ask_passages(column, document, run)
