@@ -57,8 +57,9 @@ def list_parameters(kind: type) -> tuple[Parameter, ...]:
 
 # What values mean that many strategies take.
 _SAME_EVERYWHERE = {
-    "short|list|long|joined": "kind of answer: one short one, a list of all there are, an "
-    "explanation (long), or sentences that may each join several passages (joined)",
+    "short|list|long|joined|each": "kind of answer: one short one, a list of all there are, an "
+    "explanation (long), sentences that may each join several passages (joined), or what each "
+    "document says, with a table (each)",
     "dense|sparse|hybrid": "search by meaning (dense), by words (sparse), or by both (hybrid)",
     "auto|documents|passages": "read whole documents, or passages of a search; auto: documents if "
     "they are few and short",

@@ -36,6 +36,7 @@ _SHORT = f"{_MATERIAL}Find what is useful in the passages, then answer the quest
 _INSTRUCTIONS: Mapping[Form, str] = {
     Form.SHORT: _SHORT,
     Form.JOINED: _SHORT,
+    Form.EACH: _SHORT,
     # After RDR2's readers, as the next.
     Form.LIST: (
         f"{_MATERIAL}Answer the question with every answer that they give. Reply with the answers "
@@ -57,7 +58,7 @@ class PlainReader:
         """Return the reply as the answer, and its short answer; nothing of it is cited."""
 
         def prompt(kept: Sequence[Shown]) -> list[Message]:
-            brief = f"\n\n{_BRIEFLY}" if task.form in (Form.SHORT, Form.JOINED) else ""
+            brief = f"\n\n{_BRIEFLY}" if _INSTRUCTIONS[task.form] is _SHORT else ""
             instruction = task.instruction or _INSTRUCTIONS[task.form]
             asked = f"{render_task(question, kept, task)}{brief}"
             return [Message("system", instruction), Message("user", asked)]

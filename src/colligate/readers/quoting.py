@@ -128,9 +128,10 @@ documents may use."""
 
 
 _EACH = """
-"column" is a short name for the thing that a statement says of its document, the same for all \
-documents, and "value" is that thing as short as it can be, in the words of the quote; both are \
-empty in a statement about several documents."""
+Each document that belongs to the answer has a statement of its own for each thing that is asked \
+of it. "column" is a short name of that thing, such as "rent", the same for all documents, and \
+"value" is the thing alone, as short as it can be, in words of one of the statement's quotes. Both \
+are empty in a statement about several documents, and in one that is a step."""
 
 
 def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:

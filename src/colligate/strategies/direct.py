@@ -59,6 +59,7 @@ _SHORT = (
 INSTRUCTIONS: Mapping[Form, str] = {
     Form.SHORT: _SHORT,
     Form.JOINED: _SHORT,
+    Form.EACH: _SHORT,
     Form.LIST: (
         "Answer the question with every answer there is: the answers alone, separated by commas."
     ),
