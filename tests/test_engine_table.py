@@ -24,6 +24,7 @@ async def test_a_small_reader_fills_one_cell_at_a_time_and_an_amount_needs_a_num
     )
     names = {"embedder": "static", "reranker": "none", "check": "none", "reader": "pointwise"}
     async with Engine(model=model, library=tmp_path / "library", **names) as engine:
+        about = await engine.estimate_table("yearly rent; sum paid", tmp_path / "lease.md")
         table = await engine.table("yearly rent: money; sum paid: money", tmp_path / "lease.md")
     [row] = table.rows
     [rent] = row.cells["yearly rent"].values
@@ -32,6 +33,9 @@ async def test_a_small_reader_fills_one_cell_at_a_time_and_an_amount_needs_a_num
     assert row.cells["sum paid"].reason == "not confirmed"
     assert "“rent” is no money" in row.cells["sum paid"].why
     assert len(asked) == 2
+    documents, calls, tokens = about
+    assert (documents, calls) == (1, 4)
+    assert tokens < 3_000, "a short text is read, not a whole window"
 
 
 STATEMENT = """# Report

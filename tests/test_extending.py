@@ -15,10 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate.core.strategy import load_strategy
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from colligate.testing import ScriptedModel, backend_suite, strategy_suite
+from colligate.testing import ScriptedModel, backend_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
 from support.web import Loopback
@@ -63,7 +62,7 @@ def write_package(folder: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     entries = []
     for toml, code in BLOCK.findall(GUIDE):
-        kind, name, target, module = ENTRY.fullmatch(toml).groups()
+        kind, name, target, module = ENTRY.search(toml).groups()
         (folder / f"{module}.py").write_text(code, "utf-8")
         entries.append(f"[colligate.{kind}]\n{name} = {target}\n")
     (info / "entry_points.txt").write_text("".join(entries))
@@ -183,7 +182,18 @@ async def test_the_backend_keeps_the_promises_of_a_chat_model(
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
 
 
-async def test_the_method_passes_the_suite_as_the_guide_says(package: Path) -> None:
-    with in_use(package):
-        for check in strategy_suite(load_strategy("two-looks"), seeds=range(2)):
-            await check()
+def test_the_method_passes_the_suite_as_the_guide_says(package: Path, tmp_path: Path) -> None:
+    """In a folder of its own, with pytest and no plug-in of it."""
+    [suite] = re.findall(r"```python\n(import asyncio\n.*?strategy_suite.*?)```", GUIDE, re.S)
+    (tmp_path / "test_my_method.py").write_text(suite)
+    command = [sys.executable, "-m", "pytest", "-q", "test_my_method.py"]
+    environment = environment_with(package) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_the_parameters_of_the_method_are_explained(colligate: Callable[..., Any]) -> None:
+    assert "passages of a look" in colligate("strategies", "two-looks").stdout

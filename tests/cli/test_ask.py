@@ -166,6 +166,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         ([], "QUESTION"),
         (["Who?", "--nonsense"], "--nonsense"),
         (["Who?", "--max-tokens-total", "0"], "--max-tokens-total"),
+        (["FOLDER"], "is not a question: it is a file or folder"),
         (["  ", "FOLDER"], "the question is empty"),
         (["Who?", "FOLDER/none.txt"], "none.txt"),
         (["Who?", ""], "it is empty"),
@@ -188,6 +189,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER", "-o", "EMPTY/answer"], "no answer is written as answer"),
         (["Who?", "FOLDER", "-o", "EMPTY/nowhere/answer.md"], "nowhere does not exist"),
         (["Who?"], "is empty"),
+        (["Who? " * 60], "is empty"),
     ],
 )
 def test_wrong_usage_is_status_2_and_one_line(

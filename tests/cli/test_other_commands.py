@@ -73,6 +73,10 @@ def test_the_examples_of_each_help_are_right(name: str) -> None:
             leaf.make_context(name, words[len(path) :])
 
 
+def test_a_paragraph_of_help_is_wrapped_once(colligate: Any) -> None:
+    assert "strategy is checked against the models." in colligate.here("doctor", "-h").stdout
+
+
 @pytest.mark.parametrize("name", ["ask", "chat", "table", "refine", "index", "serve"])
 def test_options_for_research_are_shown_when_asked_for(colligate: Any, name: str) -> None:
     plain, whole = (colligate.here(name, each).stdout for each in ("--help", "--help-all"))
@@ -87,6 +91,9 @@ def test_no_command_is_wrong_usage(colligate: Any) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage:" in done.stderr
     assert colligate.here("librarry").returncode == 2
+    done = colligate.here("token")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Missing command: make, list, revoke; see 'colligate token --help'" in done.stderr
     done = colligate.here("--version")
     assert (done.returncode, done.stdout) == (0, f"colligate {package.__version__}\n")
 

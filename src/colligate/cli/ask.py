@@ -124,11 +124,11 @@ async def ask_command(
         colligate ask "When does the lease of the mill end?" contracts/
         colligate ask "What were the risks?" 10-K/ --where "date>=2024" -o answer.docx
     """
-    from colligate.cli.progress import require_text, watch_run
+    from colligate.cli.progress import require_question, watch_run
     from colligate.export import choose_format, require_writable, write_file
     from colligate.readers.filling import Shape
 
-    require_text(question)
+    require_question(question, paths)
     for file in written.output or []:
         choose_format(file)
     if written.proof is not None:

@@ -38,7 +38,7 @@ def chat_command(
         colligate chat contracts/
         colligate chat --library papers.library --model ollama/qwen3:8b
     """
-    from colligate.cli.progress import require_text, watch_run
+    from colligate.cli.progress import require_question, watch_run
     from colligate.readers.followup import Turn
     from colligate.reporting import require_paths
 
@@ -57,7 +57,7 @@ def chat_command(
                 if question.lower() in _LEAVE:
                     break
                 try:
-                    require_text(question)
+                    require_question(question, paths)
                     answer = loop.run(ask(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         help, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        help = re.sub(r"(?<!\n)\n(?=\S)", " ", help)  # paragraphs flow; indented lines stay
         app.command(name, help=help, epilog=f"Examples:\n{examples}" if examples else None)(run)
         return function
 
@@ -155,7 +157,10 @@ def _explain_usage(error: TyperException) -> str:
 
         given = problem.errors(include_url=False)[0]["input"]
         return f"{option.opts[0]}: {describe_invalid(problem)}, got {given}"
-    return error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".")
+    if message == "Missing command":
+        return f"{message}: {', '.join(error.ctx.command.commands)}"  # type: ignore[attr-defined]
+    return message
 
 
 def discard_output() -> int:

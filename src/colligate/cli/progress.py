@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TextIO
@@ -81,8 +82,11 @@ def _explain(error: OSError, trace: Path) -> tuple[str, str, str]:
     return f"cannot write the trace {trace}", why, "give another file"
 
 
-def require_text(question: str) -> None:
-    """Refuse a question whose bytes are not text in the terminal's encoding."""
+def require_question(question: str, paths: Sequence[str] | None) -> None:
+    """Refuse bytes that are not text in the terminal's encoding, and a path without a question."""
+    if not paths and os.path.exists(question):  # noqa: PTH110 (Path.exists fails on long texts)
+        why, hint = "it is a file or folder", f'put the question before it: "QUESTION" {question}'
+        raise UsageError(f"{question} is not a question", why, hint)
     try:
         question.encode()
     except UnicodeEncodeError as error:

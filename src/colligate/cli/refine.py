@@ -49,11 +49,11 @@ async def refine_command(
     """
     from rich.text import Text
 
-    from colligate.cli.progress import require_text, watch_run
+    from colligate.cli.progress import require_question, watch_run
     from colligate.core.events import pluralize
     from colligate.export import describe_usage
 
-    require_text(question)
+    require_question(question, paths)
     with watch_run(run.trace) as watcher:
         async with models.engine(wanted) as engine:
             refined = await engine.refine(

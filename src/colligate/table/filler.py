@@ -160,7 +160,8 @@ class TableFiller:
             if new := len(book.missing(document, layout)):
                 read = min(max(self.tokens, self.whole), estimate_tokens(document.text))
                 documents, calls = documents + 1, calls + (2 * new if run.reads_alone else 2)
-                tokens += _READ_ALONE * new if run.reads_alone else read + 2 * _AROUND
+                cell = min(_READ_ALONE, read + _AROUND)
+                tokens += cell * new if run.reads_alone else read + 2 * _AROUND
         return documents, calls, tokens
 
     async def _find_queries(

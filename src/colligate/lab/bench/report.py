@@ -113,7 +113,7 @@ def _make_remarks(results: RunResults) -> Iterator[str]:
             "of so few tell little about questions that were not asked."
         )
     if not can_draw():
-        yield "Without figures: matplotlib is not installed (pip install 'colligate[bench]')."
+        yield "Without figures: matplotlib is not installed; the extra bench has it."
 
 
 def _make_verdicts(results: RunResults) -> TextTable:
