@@ -167,7 +167,8 @@ def test_a_failing_document_or_a_spent_budget_costs_its_cells_only(filling, tmp_
     anna, boris = json.loads(done.stdout)["rows"]
     assert anna["cells"]["rent"]["reason"] is None
     assert boris["cells"]["rent"]["reason"] == "not read"
-    assert json.loads(done.stdout)["warnings"][-1].startswith("documents were not read: nobody")
+    warnings = json.loads(done.stdout)["warnings"]
+    assert any(each.startswith("documents were not read: nobody") for each in warnings)
     filling.server.answer = filling._answer
     spent = filling("--json", "-o", tmp_path / "t.json", "--max-tokens-total", 10)
     anna, boris = json.loads(spent.stdout)["rows"]

@@ -149,7 +149,7 @@ class DualRAG:
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
-        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.size):
+        with reserve_for_answer(run, lambda: run.meter.calls or knowledge.size):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
