@@ -24,7 +24,9 @@ class Writer(ScriptedModel):
 
     def __init__(self) -> None:
         rows = [{"passage": 1, "quote": quote, "sentence": said} for quote, said in (YARD, HALL)]
-        super().__init__([json.dumps({"statements": rows, "short_answer": "", "found": True})])
+        said = {"statements": rows, "short_answer": "", "found": True}
+        judged = {"judgements": [{"number": 1, "reason": "", "verdict": "supports"}]}
+        super().__init__(list(map(json.dumps, (said, judged))))
         self.end = threading.Event()
 
     async def chat(self, request: Any, on_token: Any = None) -> Any:
@@ -52,5 +54,5 @@ async def test_the_answer_is_read_and_its_sources_opened_while_it_is_written(
         await expect(page.locator("dialog mark.main")).to_contain_text(YARD[0])
         await page.keyboard.press("Escape")
         model.end.set()
-        await expect(page.locator(".said")).to_contain_text(YARD[1])
+        await expect(page.locator(".answer:not(.draft)")).to_contain_text(YARD[1])
         await expect(draft).to_have_count(0)
