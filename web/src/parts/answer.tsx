@@ -138,6 +138,7 @@ function Documents({ entries }: { entries: Entry[] }) {
   return (
     <Grid
       label="What each document says"
+      kind="cells"
       search="Search the table"
       few={10}
       columns={columns}
@@ -148,7 +149,7 @@ function Documents({ entries }: { entries: Entry[] }) {
     >
       {(document) => (
         <tr key={document}>
-          <td>{named.get(document)}</td>
+          <th scope="row">{named.get(document)}</th>
           {heads.map((head) => (
             <td key={head}>
               {cell(document, head).map(({ text, citation }, at) => (
