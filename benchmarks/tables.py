@@ -83,6 +83,9 @@ def is_said(value: Mapping[str, Any], wordings: list[str]) -> bool:
     if said & wanted or any(len(s) > 3 and (s in w or w in s) for s in said for w in wanted):
         return True
     numbers = numbers_of(value["written"]) | numbers_of(str(value["value"]))
+    for scale in ("thousand", "million", "billion"):  # printed over the table
+        if f"in {scale}s" in unit.lower():
+            numbers |= numbers_of(f"{value['value']} {scale}")
     return bool(numbers) and any(numbers_of(each) & numbers for each in wordings)
 
 
