@@ -64,7 +64,7 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 
 
 def lay_out(answer: Mapping[str, Any]) -> list[list[str]]:
-    """Return the table of an answer, the names of its columns first; empty if it has none.
+    """Return the rows of an answer's table under the names of its columns; none without a table.
 
     A cell ends with the number of its citation, or with its page if the answer does not cite it.
     """

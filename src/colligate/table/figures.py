@@ -1,17 +1,21 @@
 """Figures of tables, for a reader that reads one passage at a time: the row, then its column.
 
-Rows are found by their labels. A figure of the whole is told in several tables and one of a part in
-one, so rows count the more, the more rows have their figure. Of the periods beside each other it is
-the latest that the head names, else the first.
+Rows are found by their labels. A row counts the more, the more rows of the document have its
+figure: a total is repeated in several tables, a part of it is not. Of several periods beside each
+other the latest is taken that the table's head names, else the first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from colligate.core.prompts import build_messages, enclose
 from colligate.core.run import Run
@@ -58,30 +62,54 @@ class Figure:
         return self.likeness >= _SAME
 
 
-async def find_figures(
-    wanted: str, document: Document, run: Run, *, money: bool = False
-) -> list[Figure]:
-    """Return the rows that most likely have a figure, the likeliest first, one for each label.
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a document that have figures, by label, and the vectors of the labels."""
 
-    An amount of `money` is no percentage.
+    by_label: Mapping[str, Sequence[tuple[Span, str]]]
+    vectors: NDArray[np.float32]  # [labels, dimension]
+
+
+async def read_rows(document: Document, run: Run) -> Rows:
+    """Return the rows of a document's tables, once for all that is looked up in them.
 
     Raises:
         MissingCapability: the run has no embedder.
         ModelError: the embedder fails.
     """
-    rows: dict[str, list[tuple[str, Span]]] = {}
-    for label, row in _iter_rows(document):
-        if (written := _latest(document, row)) and not (money and written.endswith("%")):
-            rows.setdefault(label.casefold(), []).append((written, row))
-    if not rows:
+
+    def read() -> dict[str, list[tuple[Span, str]]]:
+        rows: dict[str, list[tuple[Span, str]]] = {}
+        for label, row in _iter_rows(document):
+            if written := _latest(document, row):
+                rows.setdefault(label.casefold(), []).append((row, written))
+        return rows
+
+    rows = await asyncio.to_thread(read)
+    return Rows(rows, await run.embed([*rows]) if rows else np.empty((0, 0), np.float32))
+
+
+async def find_figures(wanted: str, rows: Rows, run: Run, *, money: bool = False) -> list[Figure]:
+    """Return the rows that most likely have a figure, the likeliest first, one for each label.
+
+    An amount of `money` is no percentage.
+
+    Raises:
+        ModelError: the embedder fails.
+    """
+    if not rows.by_label:
         return []
-    told = Counter(_digits(written) for own in rows.values() for written, _ in own)
-    likeness = await run.embed([*rows]) @ (await run.embed([wanted]))[0]
+    told = Counter(_digits(each) for own in rows.by_label.values() for _, each in own)
+    likeness = rows.vectors @ (await run.embed([wanted]))[0]
     figures = []
-    for like, own in zip(likeness.tolist(), rows.values(), strict=True):
-        here = Counter(_digits(written) for written, _ in own)
-        written, row = max(own, key=lambda each: (here[_digits(each[0])], told[_digits(each[0])]))
-        figures.append(Figure(row, written, told[_digits(written)], like))
+    for like, own in zip(likeness.tolist(), rows.by_label.values(), strict=True):
+        said = [each for each in own if not (money and each[1].endswith("%"))]
+        if said:
+            here = Counter(_digits(written) for _, written in said)
+            row, written = max(
+                said, key=lambda each: (here[_digits(each[1])], told[_digits(each[1])])
+            )
+            figures.append(Figure(row, written, told[_digits(written)], like))
     figures.sort(key=lambda each: (-each.is_named, -each.weight))
     return figures[:_NEAREST]
 

@@ -38,7 +38,7 @@ from colligate.readers.pointwise import ask_whether_said
 from colligate.readers.quoting import keep_table_heads
 from colligate.table.book import Book, Cell, CellValue, Reason, Row
 from colligate.table.columns import Column, Layout
-from colligate.table.figures import Figure, find_figures, pick_figure
+from colligate.table.figures import Figure, Rows, find_figures, pick_figure, read_rows
 from colligate.table.values import Plain, normalise
 
 _FILL = """\
@@ -203,8 +203,10 @@ class TableFiller:
         missing = book.missing(document, layout)
         try:
             if missing and run.reads_alone:
+                figures = any(column.type in ("number", "money") for column in missing)
+                rows = await read_rows(document, run) if figures else None
                 for column in missing:
-                    cell = await self._ask(column, info, run)
+                    cell = await self._ask(column, document, rows, run)
                     book.put(document, layout, {column: [("", cell)]})
             elif missing:
                 wanted = [each for column in missing for each in queries[column.name]]
@@ -219,16 +221,16 @@ class TableFiller:
             run.warn(f"documents were {reason}: {error}")  # the same is said once
         return book.rows(document, layout, info)
 
-    async def _ask(self, column: Column, info: DocumentInfo, run: Run) -> Cell:
+    async def _ask(self, column: Column, document: Document, rows: Rows | None, run: Run) -> Cell:
         """Return a cell of a reader that reads one passage at a time.
 
         A row of a table that has the name of the column is read first, and other rows if no passage
         says it.
         """
-        document, figures = await run.document(info.id), list[Figure]()
-        if column.type in ("number", "money"):
+        figures = list[Figure]()
+        if rows and column.type in ("number", "money"):
             money = column.type == "money"
-            figures = await find_figures(column.label, document, run, money=money)
+            figures = await find_figures(column.label, rows, run, money=money)
         if figures and figures[0].is_named and (cell := await _confirm(column, figures[0], run)):
             return cell
         cell = await self._ask_passages(column, document, run)
