@@ -194,7 +194,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _parse(file: Path) -> Any:
-    """Return what a file says; of a `pyproject.toml` its table, None if it has none."""
+    """Return the settings in a file; of a `pyproject.toml` those of our table, or None."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)

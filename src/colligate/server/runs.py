@@ -488,7 +488,7 @@ class RecordedRun(Work):
         return outcome
 
     async def result(self, name: str = "answer") -> dict[str, Any]:
-        """Return the answer or the table of a run that has ended; `RunFailed` if it has none."""
+        """Return the answer or the table of a run that has ended; raise `RunFailed` without."""
         outcome = await self.outcome()
         if name not in outcome:
             raise RunFailed(outcome.get("problem", problem(404, f"the run has no {name}")))

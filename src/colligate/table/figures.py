@@ -25,6 +25,7 @@ from colligate.models import Role
 _NEAREST = 8  # rows among which the reader picks
 _SAME = 0.9  # likeness of labels that say the same ("Revenues", "Revenue")
 _LONGEST_LABEL = 120  # characters; more is prose
+_MOST_LABELS = 5_000  # of a document; a long annual report has about 900
 _NONE = "none"
 
 _PICK = """\
@@ -73,6 +74,8 @@ class Rows:
 async def read_rows(document: Document, run: Run) -> Rows:
     """Return the rows of a document's tables, once for all that is looked up in them.
 
+    A sheet of thousands of records has no statements to look up, and its rows are not read.
+
     Raises:
         MissingCapability: the run has no embedder.
         ModelError: the embedder fails.
@@ -86,6 +89,7 @@ async def read_rows(document: Document, run: Run) -> Rows:
         return rows
 
     rows = await asyncio.to_thread(read)
+    rows = rows if len(rows) <= _MOST_LABELS else {}
     return Rows(rows, await run.embed([*rows]) if rows else np.empty((0, 0), np.float32))
 
 
