@@ -463,6 +463,31 @@ async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
     await expect(page.locator(".opened .said")).to_have_text(said or "")
 
 
+async def test_an_answer_is_called_right_or_wrong_with_a_note(look, filled, ask):
+    page = (await look(viewport=PHONE)).page
+    await ask(page, filled)
+    asked = page.get_by_role("form", name="Is this answer right?")
+    note = asked.get_by_label("Note on the answer")
+
+    async def shows(verdict: str) -> None:
+        for name in ("Right", "Wrong"):
+            button = asked.get_by_role("button", name=name, exact=True)
+            await expect(button).to_have_attribute("aria-pressed", str(name == verdict).lower())
+
+    await shows("neither")
+    await expect(note).to_have_count(0)
+    await asked.get_by_role("button", name="Right").press("Enter")
+    await shows("Right")
+    await asked.get_by_role("button", name="Wrong").press("Space")
+    await shows("Wrong")
+    await note.fill("which notice?")
+    await note.press("Enter")
+    await expect(asked.get_by_role("status")).to_have_text("Saved")
+    await page.reload()
+    await shows("Wrong")
+    await expect(note).to_have_value("which notice?")
+
+
 async def test_a_connection_that_breaks_during_the_answer_is_reported(page, filled):
     await page.add_init_script(
         """const real = window.fetch;
