@@ -13,6 +13,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from colligate import Settings
+from colligate.server.tokens import Right, TokenFile
 from colligate.settings import Named
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, quoting, threaded
@@ -582,6 +583,20 @@ async def test_the_token_is_asked_for_once(look, guarded):
     assert not any(TOKEN in each for each in kept)
     assert ["401" in each for each in looked.complaints] == [True, True]  # no token, a wrong one
     looked.complaints.clear()
+
+
+async def test_a_token_for_one_library_asks_for_no_other(look, tmp_path):
+    (tmp_path / "papers.libraries" / "house").mkdir(parents=True)
+    tokens = TokenFile(tmp_path / "tokens.json")
+    token = tokens.make("ana", [Right.READ, Right.ASK], ["house"])
+    with threaded(tmp_path, tokens=tokens.path) as url:
+        for view in ("ask", "table", "library", "runs"):
+            page = (await look()).page  # a 404 would be in its console
+            await page.add_init_script(f"sessionStorage.setItem('colligate.token', '{token}')")
+            await page.goto(f"{url}#/{view}")
+            await page.get_by_role("link", name="Library", exact=True).click()
+            await expect(page.get_by_role("heading", name="house")).to_be_visible()
+            await page.wait_for_load_state("networkidle")
 
 
 async def test_everything_is_reached_by_keyboard(page, filled):
