@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from support.docling_report import install
 from support.documents import text_pdf
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
+pytestmark = pytest.mark.posix  # the stand-in is a script
 
 
 @pytest.fixture
