@@ -46,8 +46,9 @@ def test_without_the_program_one_line_says_how(
     colligate: Any, folder: Path, report: Path, tmp_path: Path, command: str
 ) -> None:
     colligate.environment["PATH"] = str(tmp_path)
-    question = ["Who built the tower?"] if command in ("ask", "refine") else []
-    done = colligate.here(command, *question, report, "--pdf", "docling")
+    asking = ["Who built the tower?", "--model", "openai:m@http://127.0.0.1:9/v1"]
+    asked = asking if command in ("ask", "refine") else []
+    done = colligate.here(command, *asked, report, "--pdf", "docling")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
         "colligate: cannot read PDFs by docling: there is no program docling on the PATH; "
