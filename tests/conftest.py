@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,13 @@ _SETTINGS = (
     " COLLIGATE_TELEMETRY"
     " HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy"
 )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs more of the system than this one has."""
+    for mark, met in (("posix", os.name == "posix"), ("linux", sys.platform == "linux")):
+        if not met and item.get_closest_marker(mark):
+            pytest.skip(f"it needs {mark}")
 
 
 @pytest.fixture(scope="session")

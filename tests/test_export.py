@@ -248,6 +248,7 @@ def test_nothing_in_a_notebook_is_active(text, quote, short):
     assert {name for each in page.iter() for name in each.attrib} <= {"class", "style"}
 
 
+@pytest.mark.posix
 def test_an_export_that_fails_leaves_the_file_of_before(paid, tmp_path, monkeypatch):
     file = tmp_path / "answer.md"
     file.write_text("of before")

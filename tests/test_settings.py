@@ -229,6 +229,7 @@ def test_a_file_that_a_person_chose_may_say_what_an_endpoint_is_sent(tmp_path):
     assert loaded.options_of("openai:m") == {"key_variable": "A", "extra_body": {"top_k": 1}}
 
 
+@pytest.mark.posix
 def test_what_is_no_file_is_not_read(here):
     os.mkfifo(here / "colligate.toml")
     assert Settings.load().file is None

@@ -59,7 +59,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
+@pytest.mark.linux  # processes are forked
 def test_a_forked_process_has_a_loop_of_its_own(folder: Path) -> None:
     with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")

@@ -239,6 +239,7 @@ def _events(trace: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.linux
 def test_what_fails_outside_is_status_1_and_one_line(
     ask: Any, colligate: Any, openai_server: Any, folder: Path
 ) -> None:
@@ -281,6 +282,7 @@ def test_no_character_stops_the_output_and_json_loses_none(
     assert "灯塔 🗼" in json.loads(done.stdout)["citations"][0]["quote"]
 
 
+@pytest.mark.posix
 def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
     colligate: Any, asked: Callable[..., Any], ask: Any, openai_server: Any, folder: Path,
     tmp_path: Path,
@@ -301,6 +303,7 @@ def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
     assert "embedding" not in _phases(trace)
 
 
+@pytest.mark.linux
 def test_a_closed_pipe_or_output_is_quiet(colligate: Any, asked: Any, folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -77,6 +77,7 @@ def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, fol
     assert [w for w in answer["warnings"] if "latin.txt" in w and "not UTF-8" in w]
 
 
+@pytest.mark.posix
 def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) -> None:
     if os.geteuid() == 0:  # the superuser may read anything, unless that is taken away
         powers = "-dac_override,-dac_read_search"

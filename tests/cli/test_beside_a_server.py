@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from support.http_server import Command
 
+pytestmark = pytest.mark.posix
 QUESTION = "When was the tower built?"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -93,7 +92,7 @@ class Terminal:
     """`colligate chat` in a terminal."""
 
     def __init__(self, colligate: Any, arguments: list[str]) -> None:
-        self._master, slave = pty.openpty()
+        self._master, slave = pytest.importorskip("pty").openpty()
         ends = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = colligate.start(*arguments, **ends, start_new_session=True)
         os.close(slave)

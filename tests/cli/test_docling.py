@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from support.docling_report import install
 from support.documents import text_pdf
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
+pytestmark = pytest.mark.posix  # the stand-in is a script
 
 
 @pytest.fixture
@@ -47,8 +46,9 @@ def test_without_the_program_one_line_says_how(
     colligate: Any, folder: Path, report: Path, tmp_path: Path, command: str
 ) -> None:
     colligate.environment["PATH"] = str(tmp_path)
-    question = ["Who built the tower?"] if command in ("ask", "refine") else []
-    done = colligate.here(command, *question, report, "--pdf", "docling")
+    asking = ["Who built the tower?", "--model", "openai:m@http://127.0.0.1:9/v1"]
+    asked = asking if command in ("ask", "refine") else []
+    done = colligate.here(command, *asked, report, "--pdf", "docling")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
         "colligate: cannot read PDFs by docling: there is no program docling on the PATH; "

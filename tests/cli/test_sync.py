@@ -98,6 +98,7 @@ def test_files_named_by_themselves_are_followed_too(
     assert titles(colligate) == {"The ferry", "The harbour", "Single"}
 
 
+@pytest.mark.posix
 def test_it_watches_until_it_is_interrupted(colligate: Any, sync: Any, folder: Path) -> None:
     process = colligate.start("sync", "--watch", "--json")
     assert process.stdout is not None

@@ -198,6 +198,7 @@ def test_corrections_are_kept(filling, tmp_path):
     assert len(filling.asked) == 2
 
 
+@pytest.mark.posix
 def test_a_killed_run_goes_on_and_fills_nothing_twice(filling, tmp_path):
     for at in range(9):
         name = f"lease-{at}"

@@ -71,6 +71,7 @@ async def test_searches_under_way_end_before_it_is_closed(library, write, embedd
     await sources.close()
 
 
+@pytest.mark.linux
 async def test_what_many_tasks_open_is_opened_once(full):
     await asyncio.gather(*(full.documents() for _ in range(20)))
     many = count_handles(full.path)
@@ -81,6 +82,7 @@ async def test_what_many_tasks_open_is_opened_once(full):
 
 
 @pytest.mark.parametrize("phase", ["reading", "embedding", "optimising", "searching", "closing"])
+@pytest.mark.linux
 async def test_cancelled_anywhere_it_leaves_nothing_behind(library, folder, phase):
     reached = asyncio.Event()
     others = set(list_children()) - left.ids()  # of other tests: servers

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import select
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -226,6 +225,7 @@ async def test_a_file_changed_between_comparing_and_reading_is_read_again(librar
 
 
 @pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.posix
 async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, workers):
     for name in ("broken", "deadly", "chatty", "interrupted", "quits"):
         write(f"{name}.md", f"# {name}\n\nA text.\n")
@@ -269,7 +269,7 @@ async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write
     assert "reading it took longer than 0 s" in str(error)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.linux  # memory is read from /proc
 async def test_a_parser_that_takes_too_much_memory_is_ended(
     open_library, folder, write, monkeypatch
 ):
@@ -292,6 +292,7 @@ def test_patience_and_memory_grow_with_the_file():
     assert limits.memory(9 << 20) < limits.memory(20 << 20) < limits.memory(500 << 20) == 4 << 30
 
 
+@pytest.mark.posix
 async def test_a_slow_file_does_not_hold_up_the_others(open_library, folder, write, monkeypatch):
     monkeypatch.setattr("colligate.library.ingest._LATE", 0.1)
     pipe = write("a-waits.md", "# Waits\n\nAt last.\n").with_suffix(".pipe")
@@ -325,6 +326,7 @@ asyncio.run(library.add(sys.argv[2], index=False))
 """
 
 
+@pytest.mark.linux
 def test_no_parser_outlives_a_process_that_was_killed(tmp_path, write):
     path = write("a.md", "Some words.")
     pipe = f"{path}.pid"
@@ -483,6 +485,7 @@ async def test_a_disk_that_is_full_while_vectors_are_written_is_reported(
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
+@pytest.mark.posix
 async def test_nobody_else_can_read_a_new_library(library, folder):
     before = os.umask(0o022)
     try:

@@ -14,6 +14,7 @@ from colligate.errors import LibraryError
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
 
+pytestmark = pytest.mark.posix
 NOBODY = 65534
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
@@ -112,7 +111,7 @@ async def test_requests_under_way_keep_their_places(serve, held):
 
 
 @pytest.mark.real
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
+@pytest.mark.linux  # limits of another process
 def test_more_half_open_connections_than_descriptors_do_not_end_the_server(command):
     import resource
 

@@ -66,6 +66,7 @@ def answering(
             yield client, lines
 
 
+@pytest.mark.posix
 def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server, tmp_path):
     tokens = TokenFile(tmp_path / "tokens.json")
     ana = tokens.make("ana", [Right.ADMIN])
@@ -80,6 +81,7 @@ def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_ser
     assert '"who": "ana", "method": "POST", "route": "/api/libraries/{name}/ask"' in serving.said
 
 
+@pytest.mark.posix
 def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
     serving = command("--host", "0.0.0.0")
     token = serving.line(r"token: (\S+)")
@@ -89,6 +91,7 @@ def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
     assert serving.said.count(token) == 1
 
 
+@pytest.mark.posix
 def test_a_second_signal_ends_the_waiting(command, openai_server, tmp_path):
     serving = command("--grace", "600")
     with answering(serving, openai_server) as (client, _):

@@ -141,6 +141,7 @@ async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
     assert not any(token in line for token in [*given.values(), "secret"] for line in said)
 
 
+@pytest.mark.posix
 async def test_the_audit_log_names_what_was_opened_and_cited(serve, tokens, tmp_path, caplog):
     ana = tokens.make("ana", [Right.READ, Right.ASK])
     file = tmp_path / "audit.jsonl"
@@ -216,6 +217,7 @@ async def test_a_trusted_proxy_says_who_asks(serve, tokens):
         parse_network("proxy")
 
 
+@pytest.mark.posix
 def test_the_file_has_digests_alone_and_is_private(tokens, given):
     content = tokens.path.read_text()
     assert not any(token in content for token in given.values())
@@ -230,6 +232,7 @@ def test_tokens_made_at_once_are_all_kept(tmp_path):
     assert {each.name for each in TokenFile(path).read()} == {f"t{n}" for n in range(24)}
 
 
+@pytest.mark.posix
 def test_a_file_that_others_can_read_or_that_is_no_list_of_tokens_is_refused(tokens, given):
     for content in ("", "{}", '[{"name": "a"}]', "[1]", '[{"name": "A b"}]'):
         tokens.path.write_text(content)

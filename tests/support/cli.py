@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
-import pty
 import re
 import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -93,6 +90,7 @@ class Colligate:
 
         What is `typed` waits there for a question.
         """
+        fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
         master, slave = pty.openpty()
         os.write(master, typed.encode())
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))

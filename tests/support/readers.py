@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from colligate.documents.reading import read_file
@@ -35,7 +36,7 @@ def endless(path):
     """A reader that writes its process id to a file and never ends."""
     Path(f"{path}.pid").write_text(str(os.getpid()))
     while True:
-        signal.pause()
+        time.sleep(60)
 
 
 def stuck(path):

@@ -9,6 +9,7 @@ import type {
   DocumentInfo,
   DocumentText,
   Estimate,
+  Feedback,
   Job,
   Library,
   Problem,
@@ -140,6 +141,8 @@ export const resultFile = (
   made: "answer" | "table",
   ending: string,
 ): Promise<Response> => request(`api/runs/${encodeURIComponent(run)}/${made}.${ending}`);
+export const rate = (id: string, said: Feedback): Promise<unknown> =>
+  request(`api/runs/${encodeURIComponent(id)}/feedback`, sent("POST", said));
 export const forgetRun = (id: string): Promise<unknown> =>
   request(`api/runs/${encodeURIComponent(id)}`, { method: "DELETE" });
 

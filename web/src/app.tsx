@@ -6,7 +6,7 @@ import { Locked } from "./parts/locked";
 import { Mark, Moon, Sun } from "./parts/icons";
 import { ProblemNote } from "./parts/problem";
 import { link, route } from "./route";
-import { about, libraries, library, theme, trouble, tryAgain } from "./state";
+import { about, libraries, library, loadAll, theme, trouble } from "./state";
 import { AskView, isInView } from "./views/ask";
 import { DocumentView } from "./views/document";
 import { LibraryView } from "./views/library";
@@ -51,7 +51,7 @@ export function App() {
       <main id="main" ref={main} tabIndex={-1} class={`view-${name}`}>
         {trouble.value && (
           <ProblemNote problem={trouble.value.problem}>
-            <button type="button" onClick={() => void tryAgain()}>
+            <button type="button" onClick={() => void loadAll()}>
               Try again
             </button>
           </ProblemNote>

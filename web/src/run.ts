@@ -7,6 +7,7 @@ import {
   type Answer,
   type EventOf,
   type Events,
+  type Feedback,
   type Problem,
   type RunInfo,
   type Table,
@@ -24,6 +25,7 @@ export class Run {
   readonly answer = signal<Answer | null>(null);
   readonly table = signal<Table | null>(null);
   readonly problem = signal<Problem | null>(null);
+  readonly feedback = signal<Feedback | null>(null);
   readonly seconds = signal(0);
   readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
   id = "";
@@ -58,6 +60,7 @@ export class Run {
   async open(id: string, info: RunInfo): Promise<void> {
     this.id = id;
     this.kept = info;
+    this.feedback.value = info.feedback ?? null;
     this.state.value = "running";
     await this.follow(api.runEvents(id, this.control.signal));
   }

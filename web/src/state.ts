@@ -29,30 +29,27 @@ export async function loadAll(): Promise<void> {
   }
 }
 
-/** Load everything again, and the lists of documents that could not be loaded. */
-export async function tryAgain(): Promise<void> {
-  await loadAll();
-  for (const [name, list] of lists) if (!list.value) void loadDocuments(name);
-}
-
 export async function loadLibraries(): Promise<void> {
   const all = await api.libraries();
   libraries.value = all;
   const [first] = all;
   if (first && !all.some((each) => each.name === library.value)) library.value = first.name;
-  // One that is made again under the name of one removed has none of its documents.
-  for (const name of lists.keys()) if (!all.some((each) => each.name === name)) lists.delete(name);
+  for (const [name, list] of lists) {
+    // One that is made again under the name of one removed has none of its documents.
+    if (!all.some((each) => each.name === name)) lists.delete(name);
+    else if (!list.value) void loadDocuments(name);
+  }
 }
 
 const lists = new Map<string, Signal<DocumentInfo[] | null>>();
 
-/** The documents of a library; null until they are known. */
+/** The documents of a library; null until they are known. It is asked for once it is listed. */
 export function documentsOf(name: string): Signal<DocumentInfo[] | null> {
   let list = lists.get(name);
   if (!list) {
     list = signal(null);
     lists.set(name, list);
-    void loadDocuments(name);
+    if (libraries.value) void loadDocuments(name);
   }
   return list;
 }

@@ -179,7 +179,11 @@ export type RunInfo = {
   seconds: number | null;
   calls?: number; // absent from runs kept by older versions
   found: boolean | null;
+  feedback?: Feedback | null; // absent from runs kept by older versions
 };
+
+/** What a person says of an answer. */
+export type Feedback = { good: boolean; note: string };
 
 export type Job = {
   id: string;

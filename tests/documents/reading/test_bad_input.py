@@ -40,6 +40,7 @@ def refusal(path: Path, kind: type[ColligateError], limits: Limits = Limits()) -
     return line
 
 
+@pytest.mark.posix
 def test_what_is_no_file(tmp_path: Path) -> None:
     refusal(tmp_path / "nope.txt", MissingPath)
     (tmp_path / "a.txt").write_text("x")

@@ -127,6 +127,7 @@ def test_a_folder_without_permission_is_said_and_the_rest_found(
     assert "locked" in str(problem)
 
 
+@pytest.mark.posix
 def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
     found = find_files([tmp_path / "pipe.txt"])
@@ -136,6 +137,7 @@ def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path: Path) -> 
     assert "not a regular file" in str(problem)
 
 
+@pytest.mark.linux
 def test_a_name_that_is_not_utf8_costs_one_file(tmp_path: Path) -> None:
     make(tmp_path, "good.md", os.fsdecode(b"bad\xff.md"))
     found = find_files([tmp_path])

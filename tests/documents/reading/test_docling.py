@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,7 +25,7 @@ from colligate.library.parsing import ParserPool
 from support.docling_report import install
 from support.documents import text_pdf, texts_of
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
+pytestmark = pytest.mark.posix  # the stand-in is a script
 BY_DOCLING = Limits(pdf="docling")
 REAL = shutil.which("docling")
 

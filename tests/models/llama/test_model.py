@@ -55,6 +55,7 @@ def test_a_program_that_forgets_to_close_ends_quietly(tiny_gguf):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n", "")
 
 
+@pytest.mark.posix
 def test_a_forked_process_is_told_and_its_parent_goes_on(tiny_gguf):
     ended = run(PROGRAM + FORK, tiny_gguf("llama", endless=True))
     first, child, last = ended.stdout.splitlines()

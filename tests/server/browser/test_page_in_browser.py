@@ -13,6 +13,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from colligate import Settings
+from colligate.server.tokens import Right, TokenFile
 from colligate.settings import Named
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, quoting, threaded
@@ -463,6 +464,31 @@ async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
     await expect(page.locator(".opened .said")).to_have_text(said or "")
 
 
+async def test_an_answer_is_called_right_or_wrong_with_a_note(look, filled, ask):
+    page = (await look(viewport=PHONE)).page
+    await ask(page, filled)
+    asked = page.get_by_role("form", name="Is this answer right?")
+    note = asked.get_by_label("Note on the answer")
+
+    async def shows(verdict: str) -> None:
+        for name in ("Right", "Wrong"):
+            button = asked.get_by_role("button", name=name, exact=True)
+            await expect(button).to_have_attribute("aria-pressed", str(name == verdict).lower())
+
+    await shows("neither")
+    await expect(note).to_have_count(0)
+    await asked.get_by_role("button", name="Right").press("Enter")
+    await shows("Right")
+    await asked.get_by_role("button", name="Wrong").press("Space")
+    await shows("Wrong")
+    await note.fill("which notice?")
+    await note.press("Enter")
+    await expect(asked.get_by_role("status")).to_have_text("Saved")
+    await page.reload()
+    await shows("Wrong")
+    await expect(note).to_have_value("which notice?")
+
+
 async def test_a_connection_that_breaks_during_the_answer_is_reported(page, filled):
     await page.add_init_script(
         """const real = window.fetch;
@@ -557,6 +583,20 @@ async def test_the_token_is_asked_for_once(look, guarded):
     assert not any(TOKEN in each for each in kept)
     assert ["401" in each for each in looked.complaints] == [True, True]  # no token, a wrong one
     looked.complaints.clear()
+
+
+async def test_a_token_for_one_library_asks_for_no_other(look, tmp_path):
+    (tmp_path / "papers.libraries" / "house").mkdir(parents=True)
+    tokens = TokenFile(tmp_path / "tokens.json")
+    token = tokens.make("ana", [Right.READ, Right.ASK], ["house"])
+    with threaded(tmp_path, tokens=tokens.path) as url:
+        for view in ("ask", "table", "library", "runs"):
+            page = (await look()).page  # a 404 would be in its console
+            await page.add_init_script(f"sessionStorage.setItem('colligate.token', '{token}')")
+            await page.goto(f"{url}#/{view}")
+            await page.get_by_role("link", name="Library", exact=True).click()
+            await expect(page.get_by_role("heading", name="house")).to_be_visible()
+            await page.wait_for_load_state("networkidle")
 
 
 async def test_everything_is_reached_by_keyboard(page, filled):

@@ -311,6 +311,7 @@ async def test_over_stdio_from_the_command_line(folder, tmp_path, openai_server)
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
+@pytest.mark.posix
 def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
     command = [sys.executable, "-m", "colligate", "mcp", "--library", str(tmp_path / "l")]
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

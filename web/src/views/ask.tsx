@@ -18,6 +18,7 @@ import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { ScopeChoice, requested, restrictAs, scopeOf } from "../parts/scope";
 import { InLibrary, SpanLink } from "../parts/spans";
+import { Verdict } from "../parts/verdict";
 import { go, link, type Route } from "../route";
 import { Run, draftOf, lastOf } from "../run";
 import { counted, oneLine } from "../format";
@@ -349,6 +350,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
         />
       )}
       {answer && run.id && <After run={run} made="answer" />}
+      {answer && run.id && <Verdict run={run} />}
     </section>
   );
 }

@@ -8,14 +8,14 @@ import { link, route } from "../route";
 import { Sure } from "../parts/sure";
 import { Run } from "../run";
 import { day, seconds, timeOf } from "../format";
-import { asFailure, library } from "../state";
+import { asFailure, current, library } from "../state";
 import type { Problem, RunInfo } from "../types";
 import { FollowUp, Outcome } from "./ask";
 
 export function RunsView() {
   const [list, setList] = useState<RunInfo[] | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const name = library.value;
+  const name = current.value?.name; // none before the libraries are listed
   const [shown, search] = useSearch(
     list ?? [],
     "Search questions",
@@ -23,7 +23,8 @@ export function RunsView() {
     0,
   );
   const days = [...new Set(shown.map((run) => day(run.began)))];
-  const load = () =>
+  const load = async () =>
+    name &&
     api.runs(name).then(
       (found) => (setList(found), setProblem(null)),
       (error: unknown) => setProblem(asFailure(error).problem),
