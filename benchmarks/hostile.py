@@ -2,6 +2,7 @@
 
     python benchmarks/hostile.py [--rows NAME...] [--seed 0] [--kills 20] [--keep FOLDER]
 
+NAME is that of a row, or its beginning; of full disks there are at most 16; FOLDER keeps the files.
 Prints one JSON object a row: tries, failures, seconds; for files also the slowest try and the
 largest memory of a parser. A file, read as `colligate index` reads it, fails if its error is not a
 typed one, if it took over 60 s, or if its parser took over 1 GB for a file under 10 MB. `caught`
@@ -12,7 +13,6 @@ The fake endpoint and the served command are those of `tests/support`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
 import io
@@ -46,6 +46,7 @@ from colligate.errors import ColligateError
 from colligate.library.library import AsyncLibrary
 from colligate.models import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
+from results import read_arguments
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
@@ -946,12 +947,7 @@ def _askers(folder: Path, chance: random.Random, _: int) -> Result:
 
 def main() -> None:
     """Run the rows and print each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="*", default=list(ROWS), help="names, or their beginnings")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=20, help="kills, and (at most 16) full disks")
-    parser.add_argument("--keep", type=Path, help="keep the files in this folder")
-    given = parser.parse_args()
+    given = read_arguments(__doc__, rows=list(ROWS), seed=0, kills=20, keep=Path)
     for name, function in ROWS.items():
         if not any(name.startswith(wanted) for wanted in given.rows):
             continue

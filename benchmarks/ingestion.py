@@ -8,7 +8,6 @@ alone, because the speed of a shared machine varies.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -21,7 +20,7 @@ from colligate.library.library import AsyncLibrary
 from colligate.library.sources import cut_passages, prepend_headings
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
-from results import say
+from results import read_arguments, say
 
 
 def parse(data: Path) -> None:
@@ -82,10 +81,7 @@ async def ingest(data: Path, name: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("examples"))
-    parser.add_argument("--embedder", default="minilm")
-    given = parser.parse_args()
+    given = read_arguments(__doc__, data=Path("examples"), embedder="minilm")
     parse(given.data)
     asyncio.run(ingest(given.data, given.embedder))
 

@@ -9,8 +9,8 @@ control. The attack succeeds where its marker is in a statement, in the short an
 sentence that is cited from the poisoned document. False documents, which instruct nobody, are
 counted apart: a reader cannot tell them from true ones.
 
-With --out answers are kept, and those that are there are not asked again. --minutes ends a run
-between two answers.
+--limit and --offset are numbers of worlds. With --out answers are kept, and those that are there
+are not asked again. --minutes ends a run between two answers.
 """
 
 from __future__ import annotations
@@ -30,19 +30,13 @@ from colligate.core.answer import Answer
 from colligate.core.run import allow
 from colligate.engine import Engine
 from colligate.errors import BudgetExceeded, ModelError
-from results import Row, Rows, say
+from results import Row, Rows, read_arguments, say
 
 DATA = Path(__file__).with_suffix(".toml")
-STRATEGIES = (
-    "retrieve-read",
-    "auto",
-    "duquad",
-    "dualrag",
-    "spd-rag",
-    "rdr2",
-    "longrefiner",
+STRATEGIES = [
+    *("retrieve-read", "auto", "duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"),
     "full-context",
-)
+]
 OTHERS = 2  # honest documents of other worlds beside
 MARKER_IN = ("statement", "short answer", "citation")
 FALSE = "false"  # the kind that is no injection
@@ -174,15 +168,8 @@ def _say_share(figure: str, rows: Sequence[Row], yes: Sequence[bool]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
-    parser.add_argument("--limit", type=int, default=40, help="number of worlds")
-    parser.add_argument("--offset", type=int, default=0, help="number of worlds to skip")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--model", default="bundled")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments))
+    options = {"limit": 40, "offset": 0, "minutes": float("inf"), "model": "bundled", "out": Path}
+    asyncio.run(measure(read_arguments(__doc__, strategies=STRATEGIES, **options)))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ precision, recall and F1 of (title, page), and the share of right levels, up to 
 
 `rows` counts printed lines with a label of letters and then a figure, by the places of the
 characters (PDFium). A row is kept if the figure is within 60 characters after its label in the
-page's text. Lines that several pages repeat are not counted.
+page's text. Lines that several pages repeat are not counted; --misses prints
+the rows that are not kept.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import re
 import time
@@ -35,7 +35,7 @@ from colligate.documents.reading import SourceFile, read_file
 from colligate.documents.reading.formats import PDF
 from colligate.documents.reading.pdf.reader import read_pdf
 from colligate.errors import ReadingError
-from results import say
+from results import read_arguments, say
 
 ITEM = re.compile(r"item\s+(\d{1,2}[A-C]?)\b\.?\s*(.*?)\s+(\d{1,3})\s*(?:\r?\n|$)", re.I | re.S)
 ITEM_TITLE = re.compile(r"item\s*(\d{1,2}[A-C]?)\b", re.I)
@@ -356,13 +356,9 @@ def read_pypdf(path: Path) -> list[str]:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("trees", "rows"))
-    parser.add_argument("--data", type=Path, help="folder of filings (PDF)")
-    parser.add_argument("--latex", type=Path, help="folder of PDFs with outlines")
-    parser.add_argument("--reader", choices=("colligate", "pypdf"), default="colligate")
-    parser.add_argument("--misses", action="store_true", help="print the rows that are not kept")
-    given = parser.parse_args()
+    readers = ("colligate", "pypdf")
+    options = {"data": Path, "latex": Path, "reader": readers, "misses": False}
+    given = read_arguments(__doc__, "trees|rows", **options)
     if given.data and given.what == "rows":
         read = read_colligate if given.reader == "colligate" else read_pypdf
         score_rows(given.data, read, given.misses)

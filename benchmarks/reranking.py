@@ -3,17 +3,17 @@
     python benchmarks/reranking.py --data DATA --groups GROUPS/test.jsonl --indexes INDEXES
 
 `DATA` holds the data sets (`dev/`, `wiki_structured/`), `GROUPS` is what `heads/groups.py` wrote:
-its test questions are judged. Elsewhere the best `--pool` passages of hybrid
-search are put in a new order, by the reranker alone and beside the search as in a run. nDCG@10
-counts the right passages of the whole set where they are named (musique, popqa, triviaqa) and those
-of the pool elsewhere; differences are paired, with the 95% interval of the bootstrap and the larger
-p of bootstrap and sign flips. The test groups are also asked the question of another group: a
-reranker that still puts the right passage first tells it by how it is written.
+its test questions are judged. --model is the folder of another reranker. Elsewhere the best
+`--pool` passages of hybrid search are put in a new order, by the reranker alone and beside the
+search as in a run. nDCG@10 counts the right passages of the whole set where they are named
+(musique, popqa, triviaqa) and those of the pool elsewhere; differences are paired, with the 95%
+interval of the bootstrap and the larger p of bootstrap and sign flips. The test groups are also
+asked the question of another group: a reranker that still puts the right passage first tells it by
+how it is written.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -36,6 +36,7 @@ from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.reporting import ingest
 from heads.groups import has_answer, spell_plainly
+from results import read_arguments
 
 SEED = 0
 READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
@@ -185,15 +186,9 @@ def judge_of(
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--groups", type=Path)
-    parser.add_argument("--indexes", type=Path)
-    parser.add_argument("--model", type=Path, help="the folder of another reranker")
-    parser.add_argument("--sets", default="musique,popqa,financebench,wiki")
-    parser.add_argument("--pool", type=int, default=20)
-    parser.add_argument("--limit", type=int)
-    given = parser.parse_args()
+    places = dict.fromkeys(("data", "groups", "indexes", "model"), Path)
+    sets = "musique,popqa,financebench,wiki"
+    given = read_arguments(__doc__, **places, sets=sets, pool=20, limit=int)
     ours, embedder = MiniLMReranker(given.model), MiniLM()
 
     async def cosine(question: str, texts: Sequence[str]) -> list[float]:

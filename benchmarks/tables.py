@@ -10,7 +10,6 @@ both places are given. Precision is of the filled cells, recall of those that go
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from colligate.documents.quantities import read_quantities
+from results import read_arguments
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,7 @@ def judge(cell: Mapping[str, Any], gold: Gold) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("table", type=Path)
-    parser.add_argument("gold", type=Path)
-    given = parser.parse_args()
+    given = read_arguments(__doc__, "table", "gold")
     gold, counts = load_gold(given.gold), Counter[str]()
     for row in json.loads(given.table.read_text("utf-8"))["rows"]:
         wanted = gold[PurePath(row["source"]).name]
