@@ -98,11 +98,11 @@ def count_parts() -> dict[str, int]:
     """Return the lines of Python by part: product, lab, scale, tests, benchmarks."""
     packages = count_by_package("lines")
     parts = {name: packages[name] for name in ("lab", "scale")}
-    others = {
-        folder: sum(len(path.read_text("utf-8").splitlines()) for path in where.rglob("*.py"))
-        for folder, where in (("tests", ROOT / "tests"), ("benchmarks", ROOT / "benchmarks"))
-    }
-    return {"product": packages.total() - sum(parts.values()), **parts, **others}
+    parts = {"product": packages.total() - sum(parts.values()), **parts}
+    for folder in ("tests", "benchmarks"):
+        files = (ROOT / folder).rglob("*.py")
+        parts[folder] = sum(len(file.read_text("utf-8").splitlines()) for file in files)
+    return parts
 
 
 def count_words() -> int:

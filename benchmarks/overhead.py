@@ -134,13 +134,12 @@ REPLY = json.dumps({"statements": [STATED], "short_answer": "oil", "found": True
 
 def make_record(number: int, chance: random.Random) -> dict[str, Any]:
     words = ["lamp", "tower", "coast", "keeper", "winter", "harbour", "stone", "oil", "of", "the"]
+    texts = (
+        f"The lamp of tower {at}. {' '.join(chance.choices(words, k=95))}." for at in range(20)
+    )
     documents = [
-        {
-            "id": f"{number}-{at}",
-            "title": f"Tower {number}-{at}",
-            "text": f"The lamp of tower {at}. " + " ".join(chance.choices(words, k=95)) + ".",
-        }
-        for at in range(20)
+        {"id": f"{number}-{at}", "title": f"Tower {number}-{at}", "text": text}
+        for at, text in enumerate(texts)
     ]
     return {
         "id": str(number),
@@ -190,14 +189,10 @@ def measure_bench(folder: Path, questions: int) -> None:
     say("10,000 rows read", time.perf_counter() - began, "s", f"{megabytes:.0f} MB")
 
 
-def main() -> None:
+if __name__ == "__main__":
     given = read_arguments(__doc__, passages=20_000, questions=int, bench=False)
     if given.bench:
         with tempfile.TemporaryDirectory() as folder:
             measure_bench(Path(folder), given.questions or 200)
     else:
         asyncio.run(measure(given.passages, given.questions or 50))
-
-
-if __name__ == "__main__":
-    main()

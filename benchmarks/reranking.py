@@ -136,11 +136,8 @@ async def judge_search(
             texts = [titled_text(hit.passage) for hit in hits]
             run = Run(library, {}, Meter(), reranker=reranker)
             joined = await run.search(question, k=pool - 1, pool=pool, documents=within)
-            orders = {
-                "search": hits,
-                "alone": [hits[place] for place in await rank(reranker.score, question, texts)],
-                "beside": joined,
-            }
+            alone = [hits[place] for place in await rank(reranker.score, question, texts)]
+            orders = {"search": hits, "alone": alone, "beside": joined}
             most = wanted or sum(judge(hit.passage) for hit in hits)
             for way, order in orders.items():
                 right = mark_right([hit.passage for hit in order], judge, once=bool(wanted))
@@ -174,13 +171,11 @@ def judge_of(
     if name == "wiki":  # in all pages; right are passages of the right page with an answer in them
         page = ids[Path(record["meta"]["page_file"]).name]
         answers = [spell_plainly(each) for each in record["answers"]]
-        return (
-            lambda passage: (
-                passage.document_id == page and has_answer(spell_plainly(passage.text), answers)
-            ),
-            0,
-            None,
-        )
+
+        def judge(passage: Passage) -> bool:
+            return passage.document_id == page and has_answer(spell_plainly(passage.text), answers)
+
+        return judge, 0, None
     gold = set(record["gold_document_ids"])
     return lambda passage: passage.document_id in gold, len(gold), None
 

@@ -87,9 +87,6 @@ class Rows:
     def __contains__(self, row: Row) -> bool:
         return self._key(row) in self._rows
 
-    def __getitem__(self, row: Row) -> Row:
-        return self._rows[self._key(row)]
-
     @property
     def all(self) -> list[Row]:
         """Return every row."""
@@ -183,24 +180,19 @@ def render_origin(run: Row) -> str:
         f"`{run['command']}`" if run["command"] else None,
         f"script of commit {run['script_at']}" if "script_at" in run else None,
     ]
-    return "*" + "; ".join(each for each in made if each) + ".*" + _after(run.get("notes"))
-
-
-def _after(notes: str | None) -> str:
-    return f" {notes}" if notes else ""
+    notes = f" {run['notes']}" if run.get("notes") else ""
+    return "*" + "; ".join(each for each in made if each) + ".*" + notes
 
 
 def render_goals(runs: Sequence[Row]) -> str:
     """Return a table of the goals of these runs that were missed, and how many were met."""
-    missed, met = [], 0
-    for run in runs:
-        for goal in run.get("goals", ()):
-            if goal["met"]:
-                met += 1
-            else:
-                link = f"[{goal['what']}](results/{run['name']}.json)"
-                missed.append([link, goal["goal"], goal["measured"]])
-    table = render_table(["missed", "goal", "measured"], missed)
+    goals = [(run["name"], goal) for run in runs for goal in run.get("goals", ())]
+    missed = [
+        [f"[{goal['what']}](results/{name}.json)", goal["goal"], goal["measured"]]
+        for name, goal in goals
+        if not goal["met"]
+    ]
+    table, met = render_table(["missed", "goal", "measured"], missed), len(goals) - len(missed)
     return f"{table}\n\n{met} goals were met: `goals` of the result files has them."
 
 

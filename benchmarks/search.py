@@ -19,7 +19,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from chance import RandomVectors, Words
 from colligate.documents import Document, Span, flat_tree
@@ -138,11 +140,8 @@ def _resident() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-Step = Callable[[int, str, Path, str, int], Awaitable[None]]
-
-
-def _run(step: Step, size: int, engine: str, folder: Path, place: str, questions: int) -> None:
-    asyncio.run(step(size, engine, folder, place, questions))  # type: ignore[arg-type]
+def _run(step: Callable[..., Awaitable[None]], *args: Any) -> None:
+    asyncio.run(step(*args))  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -151,14 +150,10 @@ def main() -> None:
     for size in given.sizes:
         with tempfile.TemporaryDirectory() as folder:
             for step in (measure, ask):  # separate processes, to measure memory
-                context = multiprocessing.get_context("spawn")
                 place = f"{given.place}/{size}" if given.place else ""
                 args = (step, size, given.engine, Path(folder), place, given.questions)
-                process = context.Process(target=_run, args=args)
-                process.start()
-                process.join()
-                if process.exitcode:
-                    raise SystemExit(process.exitcode)
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                    process.submit(_run, *args).result()
 
 
 if __name__ == "__main__":

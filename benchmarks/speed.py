@@ -149,10 +149,6 @@ async def measure(given: argparse.Namespace) -> None:
     await model.aclose()
 
 
-def main() -> None:
+if __name__ == "__main__":
     options = {"model": "bundled", "read": 1500, "written": 100, "rounds": 3, "quick": False}
     asyncio.run(measure(read_arguments(__doc__, **options)))
-
-
-if __name__ == "__main__":
-    main()
