@@ -370,11 +370,7 @@ async def fit_prompt(
 
 
 async def write_step(
-    passages: Sequence[Passage],
-    prompt: Prompt,
-    run: Run,
-    max_tokens: int,
-    role: Role = Role.READER,
+    passages: Sequence[Passage], prompt: Prompt, run: Run, max_tokens: int, role: Role = Role.READER
 ) -> str:
     """Let the model write, from the first passages that fit."""
     messages = await fit_prompt(passages, prompt, run, Room(max_tokens, role))

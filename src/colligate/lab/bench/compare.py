@@ -91,10 +91,7 @@ def _pair_runs(
     if not both:
         raise UsageError(f"{one} and {other} have no strategy in common", "")
     return [
-        (
-            _Side(f"{labels[0]}: {name}", first, name),
-            _Side(f"{labels[1]}: {name}", second, name),
-        )
+        (_Side(f"{labels[0]}: {name}", first, name), _Side(f"{labels[1]}: {name}", second, name))
         for name in both
     ]
 

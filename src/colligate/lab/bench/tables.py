@@ -431,10 +431,7 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
 
 
 def _measure_gaps(
-    results: RunResults,
-    values: Mapping[str, Mapping[QuestionKey, float]],
-    best: str,
-    scale: float,
+    results: RunResults, values: Mapping[str, Mapping[QuestionKey, float]], best: str, scale: float
 ) -> dict[str, Difference]:
     """Return the gaps from the best, without those that have too few questions for any test."""
     found: dict[str, Difference] = {}

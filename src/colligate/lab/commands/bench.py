@@ -86,12 +86,10 @@ class BenchOptions:
         ),
     ] = None
     nli: Annotated[
-        str | None,
-        option("The entailment model: a T5 by name.", MODELS, metavar="NAME"),
+        str | None, option("The entailment model: a T5 by name.", MODELS, metavar="NAME")
     ] = None
     qa: Annotated[
-        str | None,
-        option("The reader of Disambig-F1: one for SQuAD 2.", MODELS, metavar="NAME"),
+        str | None, option("The reader of Disambig-F1: one for SQuAD 2.", MODELS, metavar="NAME")
     ] = None
     chunker: options.Chunker = None
     indexes: Annotated[
@@ -296,10 +294,7 @@ def bench_suites_command() -> int:
 
 @command(app, "convert")
 def bench_convert_command(
-    file: Annotated[
-        Path,
-        options.argument("A data set as published.", "FILE"),
-    ],
+    file: Annotated[Path, options.argument("A data set as published.", "FILE")],
     *,
     out: Annotated[
         Path, option("The file to write; packed if it ends in .gz.", OUTPUT, metavar="FILE")

@@ -161,10 +161,7 @@ def train_curate_command(
 
     # A reader that the environment or the file names is not a teacher.
     settings = replace(Settings.load(given.config), reader=None).override(
-        reader=given.teacher,
-        judge=given.judge,
-        embedder=given.embedder,
-        reranker=given.reranker,
+        reader=given.teacher, judge=given.judge, embedder=given.embedder, reranker=given.reranker
     )
     if system != "dualrag":
         if given.judge is not None:
@@ -203,8 +200,7 @@ def train_fit_command(
         Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
     ],
     base: Annotated[
-        str,
-        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+        str, options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL")
     ],
     out: Out,
     parameters: Set = None,
@@ -309,10 +305,7 @@ class EvaluateOptions:
 
 @command(app, "evaluate")
 def train_evaluate_command(
-    data: Annotated[
-        Path,
-        options.argument("A folder of curated samples.", "DIR"),
-    ],
+    data: Annotated[Path, options.argument("A folder of curated samples.", "DIR")],
     *,
     given: EvaluateOptions,
 ) -> int:

@@ -212,9 +212,7 @@ class CurationContext:
     store: KeyValueStore = field(default_factory=MemoryStore)
 
     async def curate(
-        self,
-        items: Mapping[str, I],
-        work: Callable[[I], Awaitable[CuratedItem]],
+        self, items: Mapping[str, I], work: Callable[[I], Awaitable[CuratedItem]]
     ) -> Card:
         """Do the work on the items that are not done yet, then write samples and card.
 
@@ -308,10 +306,7 @@ class CurationContext:
 
 
 CURATION = RecordFile(
-    "curation.json",
-    IdentityRecord,
-    "a folder of curated samples",
-    "colligate train curate --out",
+    "curation.json", IdentityRecord, "a folder of curated samples", "colligate train curate --out"
 )
 
 JOURNAL: ResultFile[str, CuratedItem] = ResultFile(

@@ -119,10 +119,7 @@ def _choose_tasks(request: Curation) -> tuple[str, ...]:
 
 
 async def _ask_teacher(
-    question: Question,
-    tasks: Collection[str],
-    settings: CurationSettings,
-    context: CurationContext,
+    question: Question, tasks: Collection[str], settings: CurationSettings, context: CurationContext
 ) -> CuratedItem:
     """Have the teacher label a question, and choose titles of its best documents."""
     made = CuratedItem()

@@ -89,8 +89,7 @@ def draw_router_samples(
     order = list(trees)
     drawn, asked = CuratedItem(), set[tuple[Message, ...]]()
     ranked = sorted(
-        events,
-        key=lambda event: (order.index(event.document), event.round, event.highlighted),
+        events, key=lambda event: (order.index(event.document), event.round, event.highlighted)
     )
     for number, event in enumerate(ranked):
         nodes = trees[event.document].nodes

@@ -150,10 +150,7 @@ def first_fault(error: ValidationError) -> str:
 
 
 def make_format(
-    name: str,
-    model: type[M],
-    make: Callable[[M], Question],
-    fits: Callable[[JsonObject], bool],
+    name: str, model: type[M], make: Callable[[M], Question], fits: Callable[[JsonObject], bool]
 ) -> DatasetFormat:
     """Return the format whose files hold records of one model, each a question."""
     return DatasetFormat(name, lambda path: parse_questions(path, model, make), fits)
