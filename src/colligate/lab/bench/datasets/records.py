@@ -105,6 +105,13 @@ class RecordModel(BaseModel):
         return dict(self.model_extra or {})
 
 
+class QuestionRecord(RecordModel):
+    """A record that makes its question."""
+
+    def make(self) -> Question:
+        raise NotImplementedError
+
+
 NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A string that a record may give as null."""
 
@@ -156,11 +163,9 @@ def make_format(
     return DatasetFormat(name, lambda path: parse_questions(path, model, make), fits)
 
 
-def format_of(
-    name: str, model: type[M], make: Callable[[M], Question], fields: str
-) -> DatasetFormat:
+def format_of(name: str, model: type[QuestionRecord], fields: str) -> DatasetFormat:
     """Return such a format; records with these fields, separated by blanks, are of it."""
-    return make_format(name, model, make, has_fields(*fields.split()))
+    return make_format(name, model, model.make, has_fields(*fields.split()))
 
 
 class QuestionIds:
