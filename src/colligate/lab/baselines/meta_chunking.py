@@ -198,9 +198,6 @@ def margin_messages(before: str, sentence: str) -> list[Message]:
     )
 
 
-# Merging
-
-
 def merge_chunks(
     chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
 ) -> list[tuple[int, int]]:

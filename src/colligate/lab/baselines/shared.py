@@ -220,9 +220,6 @@ class Lookup:
         return self.of(list(dict.fromkeys(passage for *_, passage in ranked))[:most])
 
 
-# What the reader is shown
-
-
 async def show_best(
     passages: Sequence[Passage],
     scores: Sequence[float],
@@ -315,9 +312,6 @@ async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
     document = await run.document(passage.document_id)
     start = passage.span.start
     return [document.passage(document.span(start, start + ends[min(room, len(ends)) - 1]))]
-
-
-# Models
 
 
 def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> str:

@@ -346,8 +346,6 @@ _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
 
 
 # Drawing: lines with intervals, in one chart or in several small ones
-
-
 @dataclass(frozen=True)
 class Point:
     """A value at a place, with its interval where it has one."""

@@ -91,8 +91,6 @@ class Piece:
 
 
 # Rows on the disk: one for each data set, question and strategy, as it is answered
-
-
 class Key(NamedTuple):
     """The key of a row in its run. `question` is the question's id in its data set."""
 
@@ -182,9 +180,6 @@ def read_rows(folder: Path) -> list[Row]:
         why, hint = f"it has no {ROWS.name}", "colligate bench run --out makes one"
         raise MissingPath(f"{folder} is not a run", why, hint)
     return list(ROWS.read(folder).values())
-
-
-# Asking
 
 
 ReaderAndCheck = tuple[Reader, Check | None]

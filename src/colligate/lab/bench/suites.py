@@ -165,9 +165,6 @@ class Picture(_Part):
     label: str = ""
 
 
-# Reading
-
-
 def read_suite(name: str) -> Suite:
     """Return the suite of a name (`list_suites`), or the one in a file of the user's.
 

@@ -301,8 +301,6 @@ def _divide_means(above: Mapping[str, float], below: Mapping[str, float]) -> dic
 
 
 # The suite's table
-
-
 @dataclass(frozen=True)
 class ResultTable:
     """The suite's table.

@@ -329,9 +329,6 @@ def bench_convert_command(
     return ANSWERED
 
 
-# Tables
-
-
 def show_results(done: SuiteRun, results: RunResults) -> None:
     """Print a table for each data set: the report's columns that were measured, or main ones."""
     for asked in done.plan.datasets:

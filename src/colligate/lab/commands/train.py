@@ -334,9 +334,6 @@ def train_evaluate_command(
     return ANSWERED
 
 
-# Tables
-
-
 def show_report(report: EvaluationReport) -> None:
     """Print a line for each metric and adapter."""
     from colligate.lab.training.scores import LOWER_IS_BETTER

@@ -116,9 +116,6 @@ class ResultFile(Generic[Key, Result]):
         os.fsync(file.fileno())
 
 
-# The folder that `--out` names.
-
-
 def make_folder(folder: Path) -> None:
     """Make the folder if it is missing; UsageError if it cannot be made. Blocks."""
     try:

@@ -44,8 +44,6 @@ _DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
 
 
 # Resuming: compare an identity with that of the folder.
-
-
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
     """Check that a folder begun with one identity is resumed with the same; both are JSON.
 
@@ -111,8 +109,6 @@ def _quote(value: Any) -> str:
 
 
 # Models: a name and what tells its weights apart from others.
-
-
 @dataclass(frozen=True)
 class ModelRecord:
     """A model that took part.
@@ -194,9 +190,6 @@ def _hub_commit(name: str) -> str:
     return Path(file).parent.name if isinstance(file, str) else ""
 
 
-# Files of data.
-
-
 def path_digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of a folder's files with their names below it. Blocks.
 
@@ -218,8 +211,6 @@ def _combine_digests(texts: Iterable[str]) -> str:
 
 
 # Prompts: every text in the modules that write them.
-
-
 _EXPORTS = "__init__.py"  # names alone, unless a class is defined in it
 
 

@@ -196,9 +196,6 @@ class Job(Generic[K, R, Rec]):
             self._stopped = self._stopped or EndpointUnreachable(what, why, hint)
 
 
-# The files of the folder.
-
-
 @dataclass(frozen=True)
 class Invocation:
     """One time that the command ran: when (UTC), where, from which commit, with which arguments.

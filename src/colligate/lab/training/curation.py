@@ -303,8 +303,6 @@ class CurationContext:
 
 
 # The files of a curation in progress: a record, and a line for each finished item.
-
-
 CURATION = RecordFile(
     "curation.json", IdentityRecord, "a folder of curated samples", "colligate train curate --out"
 )
@@ -316,9 +314,6 @@ JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
     "a curated item",
     "delete the line: the same command does its item again",
 )
-
-
-# The request: questions and documents.
 
 
 def _read_questions(request: Curation, needs: Needs) -> list[Question]:
@@ -352,8 +347,6 @@ def _make_dataset(request: Curation) -> Dataset:
 
 
 # From the finished items to files of samples, split by question, and their data card.
-
-
 def _write_samples(
     request: Curation,
     system: str,

@@ -99,8 +99,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
         return await context.curate({each.id: each for each in context.questions}, work)
 
 
-# The request.
-
 _TRAINED = ("cross-encoder:", "http:")  # rerankers whose scores have a known middle
 
 
@@ -124,8 +122,6 @@ def _configure(settings: Sequence[str]) -> DualRAG:
 
 
 # One question: its gold documents, and whether the answer is right.
-
-
 async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
     """Return the gold documents; one that is not in view has the title that the question gives."""
     titles = {candidate.id: candidate.title for candidate in question.documents}

@@ -194,9 +194,6 @@ async def _ask_all(
     return await map_concurrent(wanted, ask, concurrency)
 
 
-# The report: each metric of the base and of adapters, and whether they differ.
-
-
 @dataclass(frozen=True)
 class ScoredReply:
     """The reply of one side to a sample, and its values.

@@ -239,8 +239,6 @@ def _write_gguf(out: Path, config: Any, emit: Listener) -> None:
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.
-
-
 def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingInputs:
     require_train_file(data)
     place = locate_base(base)

@@ -470,8 +470,6 @@ class VerifierFit(HeadFit):
 
 # The kinds of questions: one layer above those that read a text alone is enough. The second text is
 # empty, so that the same file is exported.
-
-
 _KINDS = list(QuestionKind)
 
 
@@ -538,9 +536,6 @@ class KindFit(HeadFit):
 
 
 _FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, VerifierFit, KindFit)}
-
-
-# From torch to int8 ONNX
 
 
 def export(head: PairHead, base: Path, out: Path) -> None:

@@ -158,9 +158,6 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
     return CuratedItem([scope_sample(question, label.value)])
 
 
-# The parameters.
-
-
 @dataclass(frozen=True)
 class CurationSettings:
     """The strategy's parameters that shape the prompts.

@@ -157,8 +157,6 @@ class CuratedItem:
 _ITEM = TypeAdapter(CuratedItem)
 
 
-# The data card.
-
 CARD_FILE, README_FILE = "card.json", "README.md"
 SPLITS = ("train", "held_out")
 

@@ -84,8 +84,6 @@ def average_values(values: Sequence[Values]) -> Values:
 
 
 # RDR2's router, by the metrics of the paper's code (its `eval_routing`).
-
-
 def score_router(sample: Sample, reply: str) -> Values:
     """Score a routing.
 
@@ -137,8 +135,6 @@ _HIDDEN = 1 << 30  # deeper than any other node: a hidden node ends no section
 
 
 # LongRefiner's three tasks. If W and F are both empty F1 is 1.
-
-
 def score_scope(sample: Sample, reply: str) -> Values:
     """Score the label of a question.
 
@@ -286,9 +282,6 @@ def score_summarizer(sample: Sample, reply: str) -> Values:
         quotes = [" ".join(each.quote.split()) for each in statements]
         values["quote_precision"] = sum(bool(q) and q in prompt for q in quotes) / len(statements)
     return values
-
-
-# The reader of one passage.
 
 
 def score_reading(sample: Sample, reply: str) -> Values:

@@ -192,9 +192,6 @@ def _lora(recipe: Recipe) -> Any:
     )
 
 
-# How a recipe is computed on this machine.
-
-
 @dataclass(frozen=True)
 class Computation:
     """How a recipe is computed here; `accumulation` batches make one step."""
@@ -334,9 +331,6 @@ class TrainingInputs:
     emit: Listener
 
 
-# While a training runs.
-
-
 class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     """Writes the curve, reports progress, seals checkpoints, and stops a training when asked."""
 
@@ -389,8 +383,6 @@ def _has_loss(entry: Mapping[str, Any]) -> bool:
 # The curve has a line for each measurement. `loss` is the mean negative log-likelihood (nats) of
 # the reply tokens learnt since the last line, `held_out_loss` that of held-out samples, `lr` the
 # learning rate. `tokens` and `seconds` count from the beginning, over all sessions.
-
-
 def _to_point(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the line of the curve for an entry of the trainer's log."""
     point = {

@@ -233,8 +233,6 @@ def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> Go
 
 
 # Quotes in a wanted reply: copied word for word from where they are.
-
-
 def quote_statements(
     fragments: Sequence[Fragment], passages: Sequence[Passage]
 ) -> list[SummaryStatement]:

@@ -151,9 +151,6 @@ def name_files(folder: Path, files: Iterable[tuple[Path, T]]) -> Mapping[str, Se
     return {**shorter, **paths}
 
 
-# Entries of a file, and the documents made of them
-
-
 class PassageEntry(RecordModel):
     """A passage, a page or a whole document. `file` is the name of the file it comes from."""
 

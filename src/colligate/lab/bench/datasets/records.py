@@ -45,9 +45,6 @@ def has_fields(*names: str) -> Callable[[JsonObject], bool]:
     return lambda record: all(name in record for name in names)
 
 
-# From files to records
-
-
 def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
     """Yield the records of a file, each with its place in it ("line 3", "record 3").
 
@@ -89,9 +86,6 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
 def record_error(path: Path, place: str, reason: str) -> FaultyRecord:
     """Return the error that names a file, the place in it and the reason."""
     return FaultyRecord(f"cannot read {place} of {path}", reason, "fix it or leave it out")
-
-
-# From records to questions
 
 
 class RecordModel(BaseModel):

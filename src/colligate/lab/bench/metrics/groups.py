@@ -54,9 +54,6 @@ def import_extra(module: str) -> Any:
         raise MissingExtra.of(error, f"this metric needs {module}", "bench") from error
 
 
-# Models that metrics ask: a judge, an entailment model, a reader of single answers
-
-
 @dataclass(frozen=True)
 class Backends:
     """The models that were given for metrics; a group without its own cannot be measured."""

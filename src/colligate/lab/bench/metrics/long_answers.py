@@ -31,9 +31,8 @@ from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.significance import resampled_means
 
+
 # ALCE's: Google's package rouge_score
-
-
 def _measure_long(question: Question, outcome: Outcome) -> Measures | None:
     golds = list_long_golds(question)
     if not golds:
