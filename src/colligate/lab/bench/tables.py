@@ -77,7 +77,8 @@ class RunResults:
         self.provenance = RUN.read(directory)
         self.suite = self.provenance.parsed_suite()
         self.rows = read_rows(directory)
-        self._totals = read_totals(directory, self.rows)
+        totals = load_totals(directory, self.rows)
+        self._totals = {key: cell.metrics for key, cell in totals.items()}
         known = {each.name: each for each in self.suite.strategies}
         names = _put_known_first(known, (row.strategy for row in self.rows))
         self.methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
@@ -207,7 +208,15 @@ class RunResults:
     @cached_property
     def table(self) -> ResultTable:
         """The suite's table."""
-        return _make_result_table(self)
+        labels = [each.label or each.metric for each in self.columns]
+        distinct = len(set(labels)) == len(labels)
+        columns = [_make_column(self, each, distinct) for each in self.columns]
+        printed = _collect_printed(self)
+        ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in self.methods]
+        rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
+        models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
+        notes = tuple(dict.fromkeys(each.note for each in self.suite.published if each.note))
+        return ResultTable(tuple(columns), rows, models, notes if models else ())
 
 
 def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
@@ -373,18 +382,6 @@ class TableRow:
     printed: Mapping[str, Sequence[Published | None]]
 
 
-def _make_result_table(results: RunResults) -> ResultTable:
-    labels = [each.label or each.metric for each in results.columns]
-    distinct = len(set(labels)) == len(labels)
-    columns = [_make_column(results, each, distinct) for each in results.columns]
-    notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
-    printed = _collect_printed(results)
-    ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in results.methods]
-    rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
-    models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
-    return ResultTable(tuple(columns), rows, models, notes if models else ())
-
-
 def _collect_printed(results: RunResults) -> dict[str, dict[str, list[Published | None]]]:
     """Return what papers print of the table's columns, by row and model."""
     places = {(each.dataset, each.metric): at for at, each in enumerate(results.columns)}
@@ -511,11 +508,8 @@ _TOTALS = TypeAdapter(list[_Totals])
 
 
 def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[str, str]:
-    """Take the metrics of the whole run that the file lacks; return why some could not be taken.
-
-    Blocks.
-    """
-    kept, problems = _load_totals(directory, rows), dict[str, str]()
+    """Take the whole run's metrics that the file lacks; return why some were not taken. Blocks."""
+    kept, problems = load_totals(directory, rows), dict[str, str]()
     before = dict(kept)
     for asked in plan.datasets:
         questions = {each.id: each for each in asked.questions}
@@ -531,25 +525,17 @@ def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[s
                     found = group.of_run([(questions[row.question], row.outcome) for row in of])
                 except ColligateError as error:
                     problems[group.name] = str(error)
-                else:
-                    metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
-                    kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
+                    continue
+                metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
+                kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
     if kept != before:
         text = json.dumps([asdict(cell) for cell in kept.values()], ensure_ascii=False, indent=1)
         write_whole(directory / TOTALS_FILE, [text])
     return problems
 
 
-def read_totals(
-    directory: Path, rows: Collection[Row]
-) -> Mapping[tuple[str, str], Mapping[str, float]]:
-    """Return the metrics of a whole run by data set and strategy, those of these rows. Blocks."""
-    return {
-        key: cell.metrics for key, cell in _load_totals(directory, rows).items() if cell.metrics
-    }
-
-
-def _load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Totals]:
+def load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Totals]:
+    """Return what was taken of these rows, by data set and strategy. Blocks."""
     file = directory / TOTALS_FILE
     if not file.is_file():
         return {}
@@ -558,11 +544,9 @@ def _load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str]
     except (OSError, ValueError) as error:
         why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
         raise ColligateError(f"{file} cannot be read", why, hint) from error
-    of = defaultdict[tuple[str, str], list[Row]](list)
-    for row in rows:
-        of[row.dataset, row.strategy].append(row)
     found = {(cell.dataset, cell.strategy): cell for cell in cells}
-    return {key: cell for key, cell in found.items() if cell.rows == digest_rows(of[key])}
+    of = {key: digest_rows(row for row in rows if row.key[::2] == key) for key in found}
+    return {key: cell for key, cell in found.items() if cell.rows == of[key]}
 
 
 def digest_rows(rows: Iterable[Row]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -124,7 +124,10 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         usage=usage,
         made_with=made_with,
     )
-    await in_thread(write_evaluation, request.out, report, replies)
+    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
+    await in_thread(write_whole, request.out / REPLIES, lines)
+    text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
+    await in_thread(write_whole, request.out / REPORT, [f"{text}\n"])
     return report
 
 
@@ -147,9 +150,8 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         for sample in draw_sample((s for s in every if s.task == task), request.limit, _SEED)
     ]
     if not found:
-        why = (
-            f"of {', '.join(request.tasks)}; it has {', '.join(there)}" if there else "it is empty"
-        )
+        has = f"of {', '.join(request.tasks)}; it has {', '.join(there)}"
+        why = has if there else "it is empty"
         raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
     return found, hash_file(file)
 
@@ -301,13 +303,6 @@ def _find_origin(sample: Sample) -> str:
     """Return the question that a sample is of, or its page: such samples are not independent."""
     of = (f"{key} {sample.meta[key]}" for key in ("question", "document") if key in sample.meta)
     return next(of, sample.id)
-
-
-def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:
-    """Write report and replies, each completely or not at all. Blocks."""
-    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
-    write_whole(out / REPLIES, lines)
-    write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
 
 
 async def ask_sample(sample: Sample, run: Run) -> Completion:

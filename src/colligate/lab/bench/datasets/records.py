@@ -146,8 +146,9 @@ def first_fault(error: ValidationError) -> str:
     """Return the first fault of a record in one line, with the field's name."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    where = f"field {field!r}: " if field else ""
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"field {field!r}: {first['msg'].lower()}{more}"
+    return f"{where}{first['msg'].lower().removeprefix('value error, ')}{more}"
 
 
 def make_format(
