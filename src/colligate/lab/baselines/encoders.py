@@ -167,9 +167,7 @@ get_token_classifier = lru_cache(maxsize=2)(TokenClassifier)
 # Readers trained on SQuAD: the words of a text that answer a question, if any
 
 # The defaults of the question-answering pipeline of transformers 4, in tokens.
-_WINDOW = 384
-_STRIDE = 128
-_ANSWER_TOKENS = 15
+_WINDOW, _STRIDE, _ANSWER_TOKENS = 384, 128, 15
 _QUESTION_WORDS = 64  # of a longer question the rest is not read
 
 
@@ -182,11 +180,8 @@ class ExtractiveReader(TransformersModel):
         """Return the answer in the words of the context; empty if no answer is most likely."""
         if not context.strip():
             return ""
-        return await self.run(
-            lambda: extract_answer(
-                self.clean(question), self.clean(context), self.tokenizer, self.model
-            )
-        )
+        texts = self.clean(question), self.clean(context)
+        return await self.run(lambda: extract_answer(*texts, self.tokenizer, self.model))
 
 
 def extract_answer(question: str, context: str, tokenizer: Any, model: Any) -> str:

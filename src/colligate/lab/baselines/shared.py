@@ -196,8 +196,8 @@ class Lookup:
     @property
     def latest_first(self) -> list[Passage]:
         """The same, the last search first: a full prompt then lacks the oldest passages."""
-        by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
-        return list(dict.fromkeys(passage for found in by_search for passage in found))
+        hits = (hit for _, found in reversed(self.searches) for hit in found)
+        return list(dict.fromkeys(hit.passage for hit in hits))
 
     def of(self, passages: Sequence[Passage]) -> list[Shown]:
         """Return these passages, each with the search that found it first."""
@@ -266,12 +266,9 @@ def show_shortened(
     left = [(each, score) for each, score in scored if each.kept]
     if passages and not left:
         run.warn("the compressor kept nothing of the passages: let it drop less")
-    texts, spans, shares = ([getattr(each, name) for each, _ in left] for name in _SHORTENED)
-    run.emit(Shortened(tuple(texts), tuple(spans), tuple(shares)))
+    columns = [tuple(getattr(each, name) for each, _ in left) for name in ("text", "span", "share")]
+    run.emit(Shortened(*columns))
     return [Shown(each, s, f"{each.share:.0%} of its characters were shown") for each, s in left]
-
-
-_SHORTENED = ("text", "span", "share")
 
 
 def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:

@@ -436,7 +436,7 @@ def draw_lines(
         every = canvas.subplots(rows, columns, squeeze=False, sharey=True).flatten()
         for unused in every[len(panels) :]:
             unused.remove()
-        handles = {}
+        handles: dict[tuple[str, int], Any] = {}
         for ax, panel in zip(canvas.axes, panels, strict=True):
             if panel.marked is not None:
                 ax.axvspan(panel.marked - 0.4, panel.marked + 0.4, color=_MARKED, linewidth=0)

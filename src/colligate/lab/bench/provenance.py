@@ -99,10 +99,9 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
         first, second = before.models.get(role), now.models.get(role)
         # Models that only some strategies need may come and go with them; roles may not.
         if first != second and ((first and second) or not role.startswith(_WITH_STRATEGIES)):
-            was, is_now = (_describe_model(each) if each else "none" for each in (first, second))
+            was, is_now = (
+                f"{each.name}{each.digest and f' ({each.digest[:12]})'}" if each else "none"
+                for each in (first, second)
+            )
             yield f"the {role} was {was} and is {is_now}"
     yield from prompt_differences(before.prompts, now.prompts, partial=True)
-
-
-def _describe_model(model: ModelRecord) -> str:
-    return model.name + (f" ({model.digest[:12]})" if model.digest else "")

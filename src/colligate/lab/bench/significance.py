@@ -110,19 +110,15 @@ def paired_bootstrap(
     return Difference(mean, float(low), float(high), p, len(differences))
 
 
-def _sign_p(fewer: int, count: int) -> float:
-    """Return the two-sided p of the sign test: `fewer` of `count` differ in the rarer direction."""
-    tail = sum(math.comb(count, heads) for heads in range(fewer + 1))  # exact
-    return min(1.0, 2 * tail / (1 << count))
-
-
 def _flip_signs(sums: NDArray[np.float64], seed: int) -> float:
     """Return the two-sided p of the sign-flip test; no difference may be zero."""
     sizes = np.abs(sums)
     if not len(sums):
         return 1.0
     if np.ptp(sizes) <= _LAST_BITS * sizes.max():
-        return _sign_p(int(min(np.sum(sums > 0), np.sum(sums < 0))), len(sums))
+        fewer, count = int(min(np.sum(sums > 0), np.sum(sums < 0))), len(sums)
+        tail = sum(math.comb(count, heads) for heads in range(fewer + 1))  # the sign test's, exact
+        return min(1.0, 2 * tail / (1 << count))
     reached = np.abs(sums.sum()) - _LAST_BITS * sizes.sum()
     if len(sums) <= _ALL_SIGNS:
         totals = np.zeros(1)

@@ -197,10 +197,9 @@ def path_digest(path: Path) -> str:
     """
     if path.is_file():
         return hash_file(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    below = [(file.relative_to(path), file) for file in files]
-    seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
-    return _combine_digests(f"{name.as_posix()} {hash_file(file)}" for name, file in seen)
+    names = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
+    seen = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return _combine_digests(f"{name.as_posix()} {hash_file(path / name)}" for name in seen)
 
 
 def _combine_digests(texts: Iterable[str]) -> str:

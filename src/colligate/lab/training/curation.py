@@ -54,8 +54,6 @@ from colligate.readers.quoting import QuotingReader
 
 I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)
 
-_TEACHER = "teacher"  # what records call the reader of a curation
-
 
 @dataclass(frozen=True)
 class Curation:
@@ -157,34 +155,20 @@ async def open_curation(
         await stack.enter_async_context(corpora)
         if needs.reads:
             asked = [await corpora.resolve(dataset, question) for question in asked]
+        named = {"teacher" if r == Role.READER else r: asdict(each) for r, each in records.items()}
+        files = request.sources.items()
         identity = {
             "system": system,
             "tasks": sorted(method.tasks),
             "settings": to_plain(method.settings),
             "seed": request.seed,
-            "models": {
-                _TEACHER if role == Role.READER else role: asdict(each)
-                for role, each in records.items()
-            },
-            "data": {
-                what: await in_thread(path_digest, path) for what, path in request.sources.items()
-            },
+            "models": named,
+            "data": {what: await in_thread(path_digest, path) for what, path in files},
             PROMPTS: await in_thread(prompt_digests, method.prompts_of),
         }
-        yield CurationContext(
-            request,
-            system,
-            tuple(asked),
-            identity,
-            trace,
-            models,
-            dataset,
-            corpora,
-            spending=Spending(request.max_tokens_total),
-            embedder=embedder,
-            reranker=reranker,
-            judge=judge,
-        )
+        known = request, system, tuple(asked), identity, trace, models, dataset, corpora
+        spending = Spending(request.max_tokens_total)
+        yield CurationContext(*known, spending, embedder, reranker, judge)
 
 
 @dataclass
@@ -245,9 +229,8 @@ class CurationContext:
             raise stopped
         if request.held_out and not card.total("held_out"):
             what = f"nothing is held out of {card.items['done']:,} items"
-            self.trace.emit(
-                Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
-            )
+            text = f"{what}: take more items (--limit), or raise --held-out"
+            self.trace.emit(Noted(text, warning=True))
         return card
 
     def sources(self, question: Question) -> AbstractAsyncContextManager[Sources]:
@@ -364,13 +347,10 @@ def _write_samples(
     for name, samples in files.items():
         write_samples(request.out / name, samples)
     record = CURATION.read(request.out)
+    failed = sum(bool(each.error) for each in done.values())
     card = Card(
         system=system,
-        items={
-            "asked": len(items),
-            "done": len(done),
-            "failed": sum(bool(each.error) for each in done.values()),
-        },
+        items={"asked": len(items), "done": len(done), "failed": failed},
         sources={what: str(path) for what, path in request.sources.items()},
         made_with=record.identity,
         split={
