@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from colligate.lab.bench.suites import Suite, parse_suite
-from colligate.lab.jobs.identity import (
-    ADAPTER,
-    ModelRecord,
-    list_differences,
-    prompt_differences,
-    resume_error,
-)
+from colligate.lab.jobs import identity
 from colligate.lab.jobs.job import Invocation, RecordFile
 
 CHECK = "check of"
-_WITH_STRATEGIES = ("embedder", "reranker", CHECK, ADAPTER)
+_WITH_STRATEGIES = ("embedder", "reranker", CHECK, identity.ADAPTER)
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class Provenance:
     suite: str
     suite_text: str
     seed: int
-    models: Mapping[str, ModelRecord]
+    models: Mapping[str, identity.ModelRecord]
     datasets: tuple[str, ...]
     strategies: tuple[str, ...]
     questions: Mapping[str, int] = field(default_factory=dict)
@@ -62,7 +56,7 @@ class Provenance:
         More questions, data sets and strategies may be asked for; all else must be the same.
         """
         if wrong := list(_find_differences(self, now)):
-            raise resume_error(folder, wrong)
+            raise identity.resume_error(folder, wrong)
         return replace(
             self,
             questions={**self.questions, **now.questions},
@@ -80,7 +74,7 @@ RUN = RecordFile("run.json", Provenance, "a run", "colligate bench run --out")
 
 def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     both = [file for file in before.data if file in now.data]
-    yield from list_differences(
+    yield from identity.list_differences(
         *(
             {
                 "the suite": of.suite,
@@ -104,4 +98,4 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
                 for each in (first, second)
             )
             yield f"the {role} was {was} and is {is_now}"
-    yield from prompt_differences(before.prompts, now.prompts, partial=True)
+    yield from identity.prompt_differences(before.prompts, now.prompts, partial=True)

@@ -15,16 +15,10 @@ from jinja2 import Environment, StrictUndefined
 
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
+from colligate.lab.bench import tables
 from colligate.lab.bench.figures import ReportFigure, can_draw, make_figures
 from colligate.lab.bench.outcome import Row
-from colligate.lab.bench.tables import (
-    RunResults,
-    TextTable,
-    Verdict,
-    format_interval,
-    format_number,
-    make_measure_tables,
-)
+from colligate.lab.bench.tables import RunResults, TextTable, Verdict
 
 
 def write_report(directory: Path, out: Path | None = None) -> Path:
@@ -69,14 +63,14 @@ def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: 
         suite=results.suite,
         table=results.table,
         remarks=tuple(_make_remarks(results)),
-        measures=make_measure_tables(results),
+        measures=tables.make_measure_tables(results),
         figures=figures,
         stem=stem,
         verdicts=_make_verdicts(results),
         wrong=tuple(_list_wrong(results)),
         made_with=_make_provenance(results),
-        format_number=format_number,
-        format_interval=format_interval,
+        format_number=tables.format_number,
+        format_interval=tables.format_interval,
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

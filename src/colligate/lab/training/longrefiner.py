@@ -37,6 +37,7 @@ from colligate.lab.training.scores import make_plain_document
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role
+from colligate.strategies.longrefiner import skeleton
 from colligate.strategies.longrefiner.method import FORCED, LongRefiner, has_parts, scope_messages
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
@@ -44,17 +45,6 @@ from colligate.strategies.longrefiner.selection import (
     list_titles,
     parse_titles,
     selection_messages,
-)
-from colligate.strategies.longrefiner.skeleton import (
-    ABSTRACT,
-    LONGEST,
-    MARKUP,
-    PieceFinder,
-    Stretch,
-    defuse_tags,
-    recover,
-    same_title,
-    strip_stretch,
 )
 from colligate.strategies.longrefiner.structuring import (
     LEVELS,
@@ -215,7 +205,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
             made.discarded[f"{STRUCTURING}: {LONG_PAIRS}"] += 1
-        elif recover(reply, make_plain_document(text)).coverage < _RECOVERED:
+        elif skeleton.recover(reply, make_plain_document(text)).coverage < _RECOVERED:
             made.discarded[f"{STRUCTURING}: {LOST}"] += 1
         else:
             sample = Sample(
@@ -385,13 +375,13 @@ def _nodes(article: Article) -> list[list[str]]:
 
 # The skeleton of a document with headings; `strategies.longrefiner.skeleton` reads it back.
 
-_LONGEST_PIECE = LONGEST - 2000  # so that it is found again even with marks cut off
+_LONGEST_PIECE = skeleton.LONGEST - 2000  # so that it is found again even with marks cut off
 _LONGEST_TITLE = 300
 _BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
 _TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
 
 _Path = tuple[tuple[int, str], ...]  # (node, the text of its tags), the outermost first
-_LEAD: _Path = ((0, ABSTRACT),)
+_LEAD: _Path = ((0, skeleton.ABSTRACT),)
 _Block = tuple[_Path, int, int]
 
 
@@ -416,7 +406,7 @@ def write_skeleton(
     """
     within = within or document.span(0, len(document))
     document.slice(within)  # fails if it is outside the text
-    finder = PieceFinder(document)
+    finder = skeleton.PieceFinder(document)
     written: list[str] = []
     around: _Path = ()
     reached = within.start
@@ -440,18 +430,18 @@ def write_skeleton(
 
 
 def _leave_middle_out(
-    line: str, edge_words: int, finder: PieceFinder, place: tuple[int, int, int]
+    line: str, edge_words: int, finder: skeleton.PieceFinder, place: tuple[int, int, int]
 ) -> str:
     """Return a block on one line without its middle, as long as it takes to find it again."""
     reached, start, end = place
     spans = word_spans(line)
     while 2 * edge_words < len(spans):
         head, tail = line[: spans[edge_words - 1][1]], line[spans[-edge_words][0] :]
-        piece = f"{defuse_tags(head)}...{defuse_tags(tail)}"
+        piece = f"{skeleton.defuse_tags(head)}...{skeleton.defuse_tags(tail)}"
         if finder.find_exact(piece, reached, len(finder.text)) == (start, end):
             return piece
         edge_words *= 2
-    return defuse_tags(line)
+    return skeleton.defuse_tags(line)
 
 
 def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator[_Block]:
@@ -475,7 +465,7 @@ def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator
             blocks += [(path or _LEAD, *part) for part in _split_long(document.text, start, end)]
         paths.append(path)
     if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
-        text = PieceFinder(document).text
+        text = skeleton.PieceFinder(document).text
         for block in _BLOCK.finditer(text, within.start, within.end):
             blocks += [(_LEAD, *part) for part in _split_long(document.text, *block.span())]
     yield from _join_short(document.text, blocks, least_words)
@@ -505,7 +495,7 @@ def _find_title(document: Document) -> int | None:
     tops = [node for node in tree.children(tree.root) if _has_heading(node)]
     if len(tops) != 1:
         return None
-    same = same_title(tops[0].title, document.title)
+    same = skeleton.same_title(tops[0].title, document.title)
     return tops[0].id if same or any(map(_has_heading, tree.children(tops[0]))) else None
 
 
@@ -518,11 +508,11 @@ def _escape_title(title: str) -> str:
     title = " ".join(title.split())[:_LONGEST_TITLE]
     if title[:1] + title[-1:] in ('""', "''", "“”"):
         title = f'"{title}"'  # the reader takes one pair of quotes away
-    marks = {mark: written for written, mark in MARKUP.items()}
+    marks = {mark: written for written, mark in skeleton.MARKUP.items()}
     return _TITLE_MARKUP.sub(lambda mark: marks[mark.group()], title)
 
 
-def _split_long(text: str, start: int, end: int) -> Iterator[Stretch]:
+def _split_long(text: str, start: int, end: int) -> Iterator[skeleton.Stretch]:
     """Yield a stretch without the blanks around it, in parts if it is very long."""
     while start < end:
         stop = end
@@ -530,5 +520,5 @@ def _split_long(text: str, start: int, end: int) -> Iterator[Stretch]:
             stop = start + _LONGEST_PIECE
             cuts = (text.rfind(mark, start + 1, stop) for mark in ("\n", " "))
             stop = next((cut for cut in cuts if cut > 0), stop)
-        yield from strip_stretch(text, start, stop)
+        yield from skeleton.strip_stretch(text, start, stop)
         start = stop

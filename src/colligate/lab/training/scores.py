@@ -36,15 +36,10 @@ from colligate.strategies.dualrag.prompts import (
     Summary,
     clean_entities,
 )
+from colligate.strategies.longrefiner import structuring
 from colligate.strategies.longrefiner.method import LABEL_TOKENS, parse_scope
 from colligate.strategies.longrefiner.selection import TITLES_TOKENS, parse_titles
 from colligate.strategies.longrefiner.skeleton import recover
-from colligate.strategies.longrefiner.structuring import (
-    COVERAGE,
-    LEVELS,
-    Article,
-    structuring_messages,
-)
 from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import parse_router_reply
 from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
@@ -178,7 +173,7 @@ def score_structuring(sample: Sample, reply: str) -> Values:
     found = recover(reply, text)
     wanted = _find_boundaries(recover(sample.target, text).tree, text)
     there = _find_boundaries(found.tree, text)
-    covered = {"coverage": found.coverage, "usable": float(found.coverage >= COVERAGE)}
+    covered = {"coverage": found.coverage, "usable": float(found.coverage >= structuring.COVERAGE)}
     if not wanted:
         return covered
     return {
@@ -200,7 +195,7 @@ def _find_boundaries(tree: Tree, text: Document) -> set[tuple[int, int]]:
 
 def extract_text(sample: Sample) -> str:
     """Return the text to structure; FaultyRecord if inference sends another prompt now."""
-    before, _, after = structuring_messages("\0")[0].content.partition("\0")
+    before, _, after = structuring.structuring_messages("\0")[0].content.partition("\0")
     content = sample.messages[0].content
     if len(sample.messages) != 2 or not (content.startswith(before) and content.endswith(after)):
         why = "it was made with another version of the prompt"
@@ -213,13 +208,13 @@ def make_plain_document(text: str) -> Document:
     return Document("text", "", text, flat_tree("text", len(text)))
 
 
-def rebuild_outline(sample: Sample) -> Article:
+def rebuild_outline(sample: Sample) -> structuring.Article:
     """Rebuild the document of a selection sample, without text, for `parse_titles`."""
     nodes = tuple(
-        Node(place, Kind.SECTION, LEVELS.index(level), title, Span("text", 0, 0))
+        Node(place, Kind.SECTION, structuring.LEVELS.index(level), title, Span("text", 0, 0))
         for place, (level, title) in enumerate(sample.meta["nodes"])
     )
-    return Article(make_plain_document(""), nodes)
+    return structuring.Article(make_plain_document(""), nodes)
 
 
 # DualRAG's three roles. A reply that inference could not read is wrong in all of them, although a

@@ -33,16 +33,10 @@ from colligate.lab.training.recipes import Recipe
 from colligate.lab.training.samples import Sample
 from colligate.lab.training.scores import STEPS
 from colligate.models import Message
-from colligate.models.hf.loading import (
-    HFTokenizer,
-    ModelSource,
-    cpu_has_bfloat16,
-    import_transformers,
-    load_model,
-)
+from colligate.models.hf import loading
 from colligate.models.prompts import Prompts
 
-transformers = import_transformers()
+transformers = loading.import_transformers()
 try:
     with warnings.catch_warnings(action="ignore"):
         import datasets
@@ -173,7 +167,7 @@ def _load_base(inputs: TrainingInputs) -> Any:
     recipe, computation, source = inputs.recipe, inputs.computation, inputs.source
     # Parameters that are trained need 32 bits for small steps, frozen ones do not.
     dtype = computation.precision if recipe.method == "lora" else "float32"
-    model = load_model(source, device="cpu", dtype=dtype)
+    model = loading.load_model(source, device="cpu", dtype=dtype)
     if source.gguf_file:
         # Its numbers are plain ones by now; otherwise peft takes it for a quantised model.
         model.hf_quantizer.remove_quantization_config(model)
@@ -207,7 +201,7 @@ def plan_computation(recipe: Recipe) -> Computation:
     UsageError if batches do not make a global one, or the GPU lacks the precision.
     """
     cuda = torch.cuda.is_available()
-    has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch)
+    has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else loading.cpu_has_bfloat16(torch)
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if has_bfloat16 else "float32"
@@ -263,7 +257,7 @@ class Encoder:
     """
 
     def __init__(self, tokenizer: Any, name: str) -> None:
-        self.prompts = Prompts(HFTokenizer(tokenizer), name)
+        self.prompts = Prompts(loading.HFTokenizer(tokenizer), name)
         self._end = _find_end_of_turn(self.prompts, tokenizer, name)
 
     def encode(self, sample: Sample) -> Encoded:
@@ -322,7 +316,7 @@ class TrainingInputs:
 
     recipe: Recipe
     base: str
-    source: ModelSource
+    source: loading.ModelSource
     tokenizer: Any
     train: Encodings
     held_out: Encodings

@@ -18,18 +18,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from colligate.errors import MissingPath
-from colligate.lab.bench.datasets.records import (
-    DatasetFormat,
-    JsonObject,
-    NullableText,
-    QuestionIds,
-    RecordModel,
-    make_candidates,
-    parse_questions,
-    record_error,
-    unique,
-    validate,
-)
+from colligate.lab.bench.datasets import records
 from colligate.lab.bench.question import Question
 
 TABLES = (".csv", ".tsv")
@@ -50,10 +39,10 @@ def _default_to_yes(value: Any) -> Any:
 _Several = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class _Record(RecordModel):
+class _Record(records.RecordModel):
     question: str
-    id: NullableText = ""
-    answer: NullableText = ""
+    id: records.NullableText = ""
+    answer: records.NullableText = ""
     answers: _Several = ()
     documents: _Several = ()
     gold: _Several = ()
@@ -63,15 +52,15 @@ class _Record(RecordModel):
 def _read(path: Path) -> Iterator[Question]:
     if path.suffix.lower() in TABLES:
         return _read_table(path)
-    return parse_questions(path, _Record, _make_question)
+    return records.parse_questions(path, _Record, _make_question)
 
 
 def _make_question(record: _Record) -> Question:
-    documents = make_candidates((name, "", "") for name in record.documents)
-    gold = unique(record.gold)
+    documents = records.make_candidates((name, "", "") for name in record.documents)
+    gold = records.unique(record.gold)
     if stray := [name for name in gold if record.documents and name not in record.documents]:
         raise ValueError(f"gold {stray[0]!r} is not among its documents")
-    answers = unique([record.answer, *record.answers])
+    answers = records.unique([record.answer, *record.answers])
     if answers and not record.answerable:
         raise ValueError("it has an answer and is marked as not answerable")
     return Question(
@@ -93,8 +82,10 @@ def _read_table(path: Path) -> Iterator[Question]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
-    ids, number, stream = QuestionIds(), 1, io.StringIO(text, newline="")
+        raise records.record_error(
+            path, f"line {line}", "it is not UTF-8; save it as such"
+        ) from None
+    ids, number, stream = records.QuestionIds(), 1, io.StringIO(text, newline="")
     # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
     # In a .tsv file a tab is one wherever it is, and cells may hold commas.
     first, separators = stream.readline(), ",;\t"
@@ -111,9 +102,9 @@ def _read_table(path: Path) -> Iterator[Question]:
                 yield ids.assign(_make_question(_parse_row(names, row)))
     except csv.Error as error:
         why = f"it is not a table ({error})"
-        raise record_error(path, f"line {rows.line_num}", why) from None
+        raise records.record_error(path, f"line {rows.line_num}", why) from None
     except ValueError as error:
-        raise record_error(path, f"line {number}", str(error)) from None
+        raise records.record_error(path, f"line {number}", str(error)) from None
 
 
 def _parse_header(header: list[str]) -> list[str]:
@@ -129,12 +120,12 @@ def _parse_header(header: list[str]) -> list[str]:
 def _parse_row(names: list[str], row: list[str]) -> _Record:
     if len(row) != len(names):
         raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
-    return validate(_Record, dict(zip(names, row, strict=True)))
+    return records.validate(_Record, dict(zip(names, row, strict=True)))
 
 
-def _fits(record: JsonObject) -> bool:
+def _fits(record: records.JsonObject) -> bool:
     # Other fields may be gold that this format would pass over; `--format own` takes them anyway.
     return "question" in record and record.keys() <= _Record.model_fields.keys()
 
 
-OWN = DatasetFormat("own", _read, _fits)
+OWN = records.DatasetFormat("own", _read, _fits)
