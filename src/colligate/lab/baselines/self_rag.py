@@ -82,12 +82,7 @@ class SelfRAG(LookupMethod):
     reflection: str | None = None
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Retrieve if need be, write and criticise, read the best.
-
-        Raises:
-            WeightsUnavailable: no model is named, or it cannot be loaded.
-            MissingExtra: torch or transformers is not installed.
-        """
+        """Retrieve if need be, write and criticise, read the best."""
         hint = "set reflection=selfrag/selfrag_llama2_7b, or a folder"
         name = require_weights(self.reflection, self.name, "model with reflection tokens", hint)
         model = get_reflective_model(name)

@@ -312,7 +312,7 @@ async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
 
 
 def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> str:
-    """Return the name of trained weights; raise `WeightsUnavailable` if none are named."""
+    """Return the name of trained weights; WeightsUnavailable if none are named."""
     if name is None:
         raise WeightsUnavailable(f"{strategy} needs a trained {kind}", "none is named", hint)
     return name

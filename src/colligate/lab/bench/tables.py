@@ -15,13 +15,12 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TypedDict
 
 from pydantic import TypeAdapter
 
@@ -33,6 +32,7 @@ from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.significance import (
     FEWEST,
     Difference,
+    Resampling,
     bootstrap,
     correct_for_many,
     paired_bootstrap,
@@ -57,13 +57,6 @@ _COST = ("tokens", "seconds")
 _RIGHT_OR_WRONG = re.compile(r"right|(containment|em|judge_dual|str_hit)(_\w+)?")
 _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
 _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
-
-
-class Resampling(TypedDict, total=False):
-    """Arguments of the bootstraps that tell which values are not independent."""
-
-    strata: Sequence[str]
-    clusters: Sequence[Hashable]
 
 
 class RunResults:

@@ -1,7 +1,9 @@
 """Curate samples: what all methods share, from the request to the samples and their data card.
 
 A method opens a curation (`open_curation`) and gives the work on each question or document to
-`CurationContext.curate`, which resumes an interrupted curation.
+`CurationContext.curate`, which resumes an interrupted curation. A wrong request, or a folder that
+was begun with something else, is a UsageError; BudgetExceeded and EndpointUnreachable end the work
+early.
 """
 
 from __future__ import annotations

@@ -52,11 +52,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     """Curate samples for Reasoner, Entity Identifier and Knowledge Summarizer.
 
     `request.settings` are parameters of the strategy `dualrag`.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
     """
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")

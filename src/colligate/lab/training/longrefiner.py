@@ -66,11 +66,6 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
 
     Questions give scope labels and, each over its best documents, titles; documents give
     structuring pairs. Without questions only the pairs are made.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
     """
     tasks = _choose_tasks(request)
     settings = set_parameters(CurationSettings, request.settings)

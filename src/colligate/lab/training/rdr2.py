@@ -38,11 +38,6 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
 
     As in the paper the teacher is asked about the subtrees of the search alone; "expansions=5"
     also takes those that its expansions lead to.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
     """
     strategy = _configure(request)
     method = CuratedMethod(RDR2.name, (_TASK,), RDR2.needs, (RDR2,), asdict(strategy))

@@ -42,9 +42,9 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
     """Return the format of that name; with "auto" the first that fits the file's first record."""
     formats = all_formats()
     if format != AUTO:
-        if format not in formats:
-            raise UsageError(f"unknown format {format!r}", "", _choices())
-        return formats[format]
+        if format in formats:
+            return formats[format]
+        raise UsageError(f"unknown format {format!r}", "", _choices())
     if path.is_dir():
         if (path / QUERIES_FILE).is_file():
             return BEIR
@@ -66,10 +66,8 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
 @cache
 def all_formats() -> Mapping[str, DatasetFormat]:
     """Return every format by name; a registered one never replaces one of colligate's own."""
-    found = dict(FORMATS)
-    for name in plugins("datasets"):
-        found.setdefault(name, load_plugin("datasets", name, DatasetFormat))
-    return found
+    added = {name: load_plugin("datasets", name, DatasetFormat) for name in plugins("datasets")}
+    return {**FORMATS, **added, **FORMATS}
 
 
 def _choices() -> str:

@@ -126,10 +126,8 @@ GROUPS: Mapping[str, MetricGroup] = {
 @cache
 def all_groups() -> Mapping[str, MetricGroup]:
     """Return every group by name; a registered one never replaces one of colligate's own."""
-    found = dict(GROUPS)
-    for name in plugins("metrics"):
-        found.setdefault(name, load_plugin("metrics", name, MetricGroup))
-    return found
+    added = {name: load_plugin("metrics", name, MetricGroup) for name in plugins("metrics")}
+    return {**GROUPS, **added, **GROUPS}
 
 
 def find_group(name: str) -> MetricGroup:
