@@ -9,8 +9,9 @@ from pathlib import Path
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import own
 from colligate.lab.bench.datasets.published import BEIR, PUBLISHED, QUERIES_FILE
-from colligate.lab.bench.datasets.recent import FRAMES, RECENT, is_frames_table
+from colligate.lab.bench.datasets.recent import RECENT
 from colligate.lab.bench.datasets.records import (
+    TABLES,
     DatasetFormat,
     RecordModel,
     has_fields,
@@ -49,12 +50,12 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
         if (path / QUERIES_FILE).is_file():
             return BEIR
         raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
-    if path.suffix.lower() in own.TABLES:
-        return FRAMES if is_frames_table(path) else own.OWN
     first = next(load_records(path), None)
     if first is None:
         raise FaultyRecord(f"cannot read {path}", "it holds no records", "check the path")
     _, record = first
+    if path.suffix.lower() in TABLES and "question" in record:
+        return own.OWN
     for each in formats.values():
         if each.fits(record):
             return each

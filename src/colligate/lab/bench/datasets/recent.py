@@ -6,13 +6,12 @@ Of those published as Parquet alone, the records are read from JSON Lines with t
 from __future__ import annotations
 
 import ast
-import csv
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
@@ -24,10 +23,9 @@ from colligate.lab.bench.datasets.records import (
     format_of,
     has_fields,
     make_candidates,
+    make_format,
     make_id,
-    parse_questions,
     parse_records,
-    record_error,
     unique,
     validate,
 )
@@ -73,8 +71,8 @@ class _Frames(QuestionRecord):
     They are a Python list in the published table, between tabs.
     """
 
-    prompt: str = Field(alias="Prompt")
-    answer: str = Field(alias="Answer")
+    prompt: str = Field(validation_alias=AliasChoices("Prompt", "prompt"))
+    answer: str = Field(validation_alias=AliasChoices("Answer", "answer"))
     links: Annotated[list[str], BeforeValidator(_parse_list)] = Field(alias="wiki_links")
 
     def make(self) -> Question:
@@ -82,26 +80,8 @@ class _Frames(QuestionRecord):
         return Question("", self.prompt, answers, gold=gold, meta=self.rest)
 
 
-def _read_frames(path: Path) -> Iterator[Question]:
-    if not is_frames_table(path):
-        yield from parse_questions(path, _Frames, _Frames.make)
-        return
-    ids = QuestionIds()
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.DictReader(stream, delimiter="\t", restkey="more", restval="")
-        try:
-            for row in rows:
-                yield ids.assign(_Frames.make(validate(_Frames, row)))
-        except (ValueError, csv.Error) as error:
-            raise record_error(path, f"line {rows.line_num}", str(error)) from None
-
-
-def is_frames_table(path: Path) -> bool:
-    """Tell whether a file is the table in which FRAMES is published."""
-    if path.suffix.lower() != ".tsv" or not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        return FRAMES.fits(dict.fromkeys(stream.readline().strip().split("\t")))
+def _fits_frames(record: JsonObject) -> bool:
+    return {"prompt", "answer", "wiki_links"} <= set(map(str.lower, record))
 
 
 class _LongBench(QuestionRecord):
@@ -303,11 +283,11 @@ class _GraphRag(QuestionRecord):
         )
 
 
-FRAMES = DatasetFormat("frames", _read_frames, has_fields("Prompt", "Answer", "wiki_links"))
+_FRAMES = make_format("frames", _Frames, _Frames.make, _fits_frames)
 
 RECENT = (
     format_of("multihop-rag", _MultiHop, "query evidence_list"),
-    FRAMES,
+    _FRAMES,
     format_of("longbench-v2", _LongBench, "choice_A context"),
     format_of("bright", _Bright, "query gold_ids"),
     format_of("mtrag", _MtRag, "task_id targets contexts"),

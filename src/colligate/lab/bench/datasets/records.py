@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import gzip
+import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +27,7 @@ from colligate.errors import FaultyRecord, MissingPath
 from colligate.lab.bench.question import Candidate, Question
 
 JsonObject = dict[str, Any]
+TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,14 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
 
     The file holds JSON Lines or one JSON array, packed by gzip or not; its first bytes tell which,
     not its name. Blank lines are passed over. Lines are read one by one. An array is read whole:
-    the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
+    the largest that is published, HotpotQA's training set, takes about 2 GB of memory. By their
+    names alone, `TABLES` are tables.
     """
     if not path.is_file():
         raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
+    if path.suffix.lower() in TABLES:
+        yield from _load_table(path)
+        return
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     place = "line 1"
@@ -81,6 +89,35 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
             raise record_error(path, place, f"its gzip archive is damaged ({error})") from None
         except ValueError as error:
             raise record_error(path, place, str(error)) from None
+
+
+def _load_table(path: Path) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the rows of a table; names of columns are in small letters, with "_" for blanks."""
+    data = path.read_bytes()
+    try:
+        stream = io.StringIO(data.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
+    # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
+    # In a .tsv file a tab is one wherever it is, and cells may hold commas.
+    first, separators = stream.readline(), ",;\t"
+    if path.suffix.lower() == ".tsv":
+        separators = "\t" if "\t" in first else "\t,;"
+    stream.seek(0)
+    rows = csv.reader(stream, delimiter=max(separators, key=first.count), strict=True)
+    try:
+        names = [re.sub(r"\W+", "_", name.strip().lower()) for name in next(rows, [])]
+        if twice := next((name for name in names if name and names.count(name) > 1), None):
+            raise ValueError(f"two columns are called {twice}")
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                if len(row) != len(names):
+                    raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
+                yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
+    except (csv.Error, ValueError) as error:
+        why = f"it is not a table ({error})" if isinstance(error, csv.Error) else str(error)
+        raise record_error(path, f"line {rows.line_num}", why) from None
 
 
 def record_error(path: Path, place: str, reason: str) -> FaultyRecord:
