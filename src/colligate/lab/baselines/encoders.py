@@ -104,10 +104,7 @@ TokenProbability = tuple[int, int, float]
 
 
 class TokenClassifier(TransformersModel):
-    """A model with a head for token classification.
-
-    A text longer than the window is read in pieces, cut after a full stop or a line end.
-    """
+    """A model with a head for token classification; a long text is read in pieces of sentences."""
 
     auto_class = "AutoModelForTokenClassification"
     window: ClassVar[int] = 512
@@ -235,10 +232,7 @@ class Seq2Seq(TransformersModel):
     async def write(
         self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
     ) -> str:
-        """Write greedily after the beginning of a text and `end`.
-
-        Both together have at most `read_tokens` tokens: a long text is cut so that `end` fits.
-        """
+        """Write greedily after a text, cut so that it fits with `end`, and `end`."""
         return await self.run(
             self._write, self.clean(text), self.clean(end), read_tokens, max_tokens
         )
@@ -268,10 +262,7 @@ get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
 def compute_last_token_features(
     name: str, texts: Sequence[str], *, most: int
 ) -> NDArray[np.float64]:
-    """Return the last layer's state at each text's last token, [texts, width]. Blocks.
-
-    Texts are cut after `most` tokens.
-    """
+    """Return the last layer's state at each text's last token of `most`, [texts, width]. Blocks."""
     loaded = TransformersModel(name)
     with import_module("torch").inference_mode():
         read = (loaded.tokenize(text, most).to(loaded.model.device) for text in texts)

@@ -97,10 +97,7 @@ _READER_TOKENS = 4000  # of its instruction and its reply, at most
 
 
 async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
-    """Return the best that fit the reader's window, which would leave out the last in U shape.
-
-    What the reader needs besides is estimated.
-    """
+    """Return the best that fit the reader's window, by estimate: it would leave out the last."""
 
     def prompt(shown: Sequence[Shown]) -> list[Message]:
         passages = prompts.render_passages([each.passage for each in shown])

@@ -167,10 +167,7 @@ _LONGEST_QUERY = 60  # characters of one that a reason repeats
 
 @dataclass
 class Lookup:
-    """The passages that searches found, search by search, in their order.
-
-    Each search returns `k` passages, with a reranker the best of `pool`.
-    """
+    """What searches found, one by one: `k` passages each, of a reranker the best of `pool`."""
 
     run: Run
     k: int
@@ -243,10 +240,7 @@ async def show_best(
 
 @dataclass(frozen=True)
 class Shortened(Assembled):
-    """Passages were shortened: `texts` are what is left, `shares` of each passage's characters.
-
-    The page draws them.
-    """
+    """Passages were shortened (the page draws it): what is left of them, as texts and as shares."""
 
     spans: tuple[Span, ...]
     shares: tuple[float, ...]
@@ -258,10 +252,7 @@ class Shortened(Assembled):
 def show_shortened(
     passages: Sequence[CompressedPassage], run: Run, scores: Sequence[float] = ()
 ) -> list[Shown]:
-    """Return compressed passages for the reader, in their order; empty ones are left out.
-
-    The evidence is each passage whole with the share of it that is shown.
-    """
+    """Return compressed passages for the reader, without empty ones; the evidence is whole."""
     scored = zip(passages, scores or [1.0] * len(passages), strict=True)
     left = [(each, score) for each, score in scored if each.kept]
     if passages and not left:

@@ -94,10 +94,7 @@ Opinion = tuple[Sequence[str], str]
 
 @dataclass
 class _Agent:
-    """One agent: its part, its findings with their passages, and its vote.
-
-    `opinions` are (parts read, opinion) of each way through others' parts.
-    """
+    """One agent: its part, findings with passages, vote, and opinions with the parts read."""
 
     number: int
     part: list[Passage]
@@ -178,10 +175,7 @@ class _Agent:
 
 
 async def _elect(agents: Sequence[_Agent], run: Run) -> list[_Agent]:
-    """Return the agents with the result that most voted for; the judge decides a tie.
-
-    Without votes it is those that found something and whose decision was lost.
-    """
+    """Return who voted for what most did (the judge decides a tie), or whose vote was lost."""
     tied = count_votes([agent.vote for agent in agents])
     if not tied:
         lost = [agent for agent in agents if agent.grounds and not agent.vote]

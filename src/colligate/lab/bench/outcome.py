@@ -78,10 +78,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a document, half-open in code points, with its text.
-
-    `title` is its document's.
-    """
+    """A stretch of a document with this `title`, half-open in code points, and its text."""
 
     document: str
     start: int
@@ -172,10 +169,7 @@ ROWS: ResultFile[Key, Row] = ResultFile(
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Read the rows of a run's folder, in the order in which their keys first came. Blocks.
-
-    A last line that is not whole is left out, so a run can be read while it is in progress.
-    """
+    """Read the rows of a run's folder; a last line that is not whole is left out. Blocks."""
     if not (folder / ROWS.name).is_file():
         why, hint = f"it has no {ROWS.name}", "colligate bench run --out makes one"
         raise MissingPath(f"{folder} is not a run", why, hint)

@@ -166,11 +166,7 @@ class Picture(_Part):
 
 
 def read_suite(name: str) -> Suite:
-    """Return the suite of a name (`list_suites`), or the one in a file of the user's.
-
-    Raises:
-        UsageError: there is no such suite, or its file is not valid.
-    """
+    """Return the suite of a name (`list_suites`), or the one in a file of the user's."""
     return parse_suite(*_SUITES.read(name))
 
 

@@ -127,10 +127,7 @@ class RunResults:
         return {**means, **self._totals.get((dataset, method), {})}
 
     def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
-        """Return how values of these questions are drawn: one that is there twice, together.
-
-        Several data sets may ask the same one; each set keeps its size.
-        """
+        """Return how values of questions are drawn: those of one together, each data set apart."""
         keys = list(keys)
         shared: Resampling = {"clusters": [self.asked[key] for key in keys]}
         datasets = [dataset for dataset, _ in keys]
@@ -147,10 +144,7 @@ class RunResults:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The suite's columns of data sets that have rows.
-
-        If no row has their metrics, they are the main metrics that were measured.
-        """
+        """The suite's columns of data sets with rows; if none was measured, main metrics."""
         found = tuple(each for each in self.suite.columns if self.members(each.dataset))
         cells = ((c.dataset, each.name, c.metric) for c in found for each in self.methods)
         if any(self.total(*cell) is not None or self.values(*cell) for cell in cells):
@@ -365,10 +359,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A strategy's row, and what papers print of it by their model.
-
-    `name` is the strategy's, None for a row that only a paper has.
-    """
+    """A strategy's row (`name` None: a paper's alone), and what papers print of it by model."""
 
     label: str
     name: str | None

@@ -45,11 +45,7 @@ _DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
 
 # Resuming: compare an identity with that of the folder.
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    """Check that a folder begun with one identity is resumed with the same; both are JSON.
-
-    Raises:
-        UsageError: they differ; it names the differences.
-    """
+    """Raise UsageError, with the differences, if a folder was begun with another identity."""
     was, is_now = dict(before), json.loads(json.dumps(now))
     prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
     if wrong := [*list_differences(was, is_now), *prompt_differences(*prompts)]:
@@ -297,10 +293,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of colligate's working copy, with "+" if files differ. Blocks.
-
-    Empty if colligate is not run from a working copy.
-    """
+    """Return the commit of our working copy, "+" if files differ; "" without one. Blocks."""
     source = Path(__file__).parents[2]
     head = _output_of("git", "-C", str(source), "rev-parse", "HEAD")
     # An installed copy may lie in another project's repository.

@@ -59,10 +59,7 @@ class _RunMeter(Meter):
 
 
 class SharedTokenBudget(TokenBudget):
-    """A run's token budget: no limit of its own, its calls are paid from the job's.
-
-    `refused` is the error of the first call that the job's budget did not allow.
-    """
+    """A run's budget, paid from the job's; `refused` is the error of the first call it refused."""
 
     def __init__(self, spending: Spending, meter: Meter) -> None:
         super().__init__(None, meter)

@@ -172,10 +172,7 @@ def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
 async def _ask_all(
     samples: Sequence[Sample], sides: Mapping[str, Run], concurrency: int, trace: Trace
 ) -> list[ScoredReply]:
-    """Return the reply of each side to each sample, with its values.
-
-    A side is the base, or an adapter on it, named as the user did.
-    """
+    """Return the reply of each side, the base or an adapter, to each sample, with its values."""
     wanted = [(sample, side) for sample in samples for side in sides]
     done = 0
 

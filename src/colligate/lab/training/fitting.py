@@ -161,10 +161,7 @@ _STOPPING = Noted(
 
 @contextmanager
 def catch_signals(on_first: Callable[[], None]) -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets instead of ending the process.
-
-    The second signal ends the process. Outside the main thread signals are not changed.
-    """
+    """Yield an event that Ctrl-C or SIGTERM sets; a second one ends the process."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -45,10 +45,7 @@ class PairHead(nn.Module, ABC):  # type: ignore[misc]
         self.drop = nn.Dropout(0.1)
 
     def read_apart(self, ids: Tensor, seen: Tensor, places: Tensor | None = None) -> Tensor:
-        """Return the states of texts after the first layers, [texts, tokens, width].
-
-        `seen` tells which tokens a token attends to, [texts, tokens or 1, tokens].
-        """
+        """Return states after the first layers, [texts, tokens, width]; `seen` masks attention."""
         states = self.embeddings(input_ids=ids, position_ids=places)
         for layer in self.low:
             states = layer(states, torch.where(seen, 0.0, NEVER)[:, None])

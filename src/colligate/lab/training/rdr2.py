@@ -76,10 +76,7 @@ async def _curate_question(
 def draw_router_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
 ) -> CuratedItem:
-    """Return the samples of a question.
-
-    They are in the order in which documents were found. A reply has at most `reply_tokens`.
-    """
+    """Return the samples of a question, in the order in which its documents were found."""
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
     drawn, asked = CuratedItem(), set[tuple[Message, ...]]()
@@ -123,10 +120,7 @@ def draw_router_samples(
 
 
 def _parse_shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
-    """Return the subtree of an event; ValueError if its text is ambiguous.
-
-    It is if, for example, the document's name has several lines.
-    """
+    """Return the subtree of an event; ValueError if its text is ambiguous."""
     view = shown_subtree(event.shown, headings)
     depths = {node: view.tree.nodes[node].depth for node in view.visible}
     if any(node not in tree.nodes or tree.nodes[node].depth != depths[node] for node in depths):
@@ -139,10 +133,7 @@ _LONGEST = 60  # characters of them: some languages write no spaces
 
 
 def format_reply(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
-    """Return the reply with these actions as the prompt asks: a line each, in document order.
-
-    The words are those shown, as the prompt shows them.
-    """
+    """Return the reply with these actions as the prompt asks: a line each, in document order."""
     if refused or not actions:
         return REFUSAL
     nodes = view.tree.nodes

@@ -84,10 +84,7 @@ _SAMPLE = TypeAdapter(Sample)
 
 
 def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
-    """Yield the samples of a file in order, only those of these tasks if any are named.
-
-    FaultyRecord if a line is not a sample, or has an id that came before.
-    """
+    """Yield the samples of a file, of these tasks if any; FaultyRecord if one is wrong or twice."""
     seen: set[str] = set()
 
     def parse(record: Mapping[str, Any]) -> Sample:

@@ -196,10 +196,7 @@ class Computation:
 
 
 def plan_computation(recipe: Recipe) -> Computation:
-    """Return how a recipe is computed.
-
-    UsageError if batches do not make a global one, or the GPU lacks the precision.
-    """
+    """Return how a recipe is computed; UsageError if batches or precision do not fit."""
     cuda = torch.cuda.is_available()
     has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else loading.cpu_has_bfloat16(torch)
     precision = recipe.precision
@@ -415,11 +412,7 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def find_checkpoint(folder: Path, emit: Listener) -> Path | None:
-    """Return the last complete checkpoint, if any, and remove those that are not complete.
-
-    Raises:
-        ColligateError: it was complete, and a file of it has changed since.
-    """
+    """Return the last complete checkpoint, if any; remove others; fail if it was damaged."""
     found = [each for each in folder.glob("checkpoint-*") if _NAME.fullmatch(each.name)]
     for each in found:
         if not (each / MARK).is_file():

@@ -216,10 +216,7 @@ async def _match_name(
 
 
 def _score_words(name: str, title: str) -> float:
-    """Return the share of a name's words that are the title's if it has all of them, otherwise 0.
-
-    Brackets at the end of a title do not count.
-    """
+    """Return the title's share of a name's words if the name has all of them, otherwise 0."""
     bare = _QUALIFIED.sub("", title) or title
     said, wanted = set(sort_name_words(name)), set(sort_name_words(bare))
     return len(wanted) / len(said) if wanted and wanted <= said else 0.0

@@ -166,10 +166,7 @@ class PassageEntry(RecordModel):
 
 
 def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
-    """Yield the entries of a file by document, in order; a document's pages together.
-
-    A document without any text is left out.
-    """
+    """Yield the entries of a file by document, its pages together; empty documents are left out."""
     seen: set[str] = set()
     entries = parse_records(path, _parse_entry)
     for id_, group in groupby(entries, lambda entry: strip_page(entry.id)):

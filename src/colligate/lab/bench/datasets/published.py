@@ -412,10 +412,7 @@ def _loong_question(record: _Loong, folder: Path) -> Question:
 
 
 def _find_name(record: _Loong, name: str, folder: Path) -> str:
-    """Return the path of a document below the folder, or its name alone if it is not there.
-
-    A report is named by a part of its file's name; of several the first in order is taken.
-    """
+    """Return a document's path below the folder (a report's by part of it), or its name alone."""
     below = folder / record.type
     if record.type == "financial":
         year = "" if record.level == 4 else "2024-"

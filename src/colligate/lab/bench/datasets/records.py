@@ -153,10 +153,7 @@ T = TypeVar("T")
 def parse_questions(
     path: Path, model: type[M], make: Callable[[M], Question]
 ) -> Iterator[Question]:
-    """Yield the question that `make` returns for each record of a file.
-
-    A question without an id gets one made of its text.
-    """
+    """Yield the question that `make` returns for each record; without an id it gets one."""
     ids = QuestionIds()
     return parse_records(path, lambda record: ids.assign(make(validate(model, record))))
 

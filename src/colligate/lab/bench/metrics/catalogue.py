@@ -40,10 +40,7 @@ _SAID: Mapping[MetricGroup, Sequence[str]] = {
 
 
 def measure_said(question: Question, outcome: Outcome) -> Measures | None:
-    """Return metrics of what the reader replied before its citations were checked, `said_NAME`.
-
-    So a refusal scores 0 only if the model itself refused.
-    """
+    """Return `said_NAME`: metrics of the reply before its citations were checked."""
     said = replace(
         outcome,
         text=outcome.said,

@@ -179,10 +179,7 @@ Features = NDArray[np.float64]
 
 
 def mauve_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, float]:
-    """Return MAUVE of a run's long answers, as ALCE prepares both sides; nothing without golds.
-
-    A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
-    """
+    """Return MAUVE of a run's long answers as ALCE prepares them. Blocks; loads GPT-2-large."""
     from colligate.lab.baselines.encoders import compute_last_token_features
 
     pairs = [
