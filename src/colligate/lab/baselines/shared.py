@@ -33,10 +33,7 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Baseline:
-    """A published method to compare with.
-
-    Its whole numbers are 1 or more and its others 0 or more, but for those in `LEAST`.
-    """
+    """A published method to compare with; its numbers are 1, or 0, or more, but for `LEAST`."""
 
     LEAST: ClassVar[Mapping[str, float]] = {}
     needs: ClassVar[Needs] = Needs()
@@ -269,11 +266,7 @@ def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> I
 
 
 async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
-    """Return the first passages that have at most `budget` tokens together, titles included.
-
-    The first one that does not fit ends the list. If that is the very first, its beginning is
-    kept.
-    """
+    """Return the first passages of at most `budget` tokens; of a first that is longer a part."""
     model = run.model(Role.READER)
     kept: list[Passage] = []
     left = budget

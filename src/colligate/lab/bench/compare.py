@@ -48,11 +48,8 @@ def compare_runs(
 
     With two runs `strategies` keeps only those of these names; with one it names the two, and
     without a name the run's first is compared with each of the others. Without `metrics` it is
-    that of the data set's first column in the suite's table, or the one that tells most.
-
-    Raises:
-        MissingPath, FaultyRecord: there is no run, or its rows are damaged.
-        UsageError: there is nothing to compare, or no such strategy or metric.
+    that of the data set's first column in the suite's table, or the one that tells most. UsageError
+    if there is nothing to compare.
     """
     ours = RunResults(first)
     if second is None:

@@ -25,11 +25,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     """Write the report on the run in a folder, and return its path.
 
     It is `report.md` in the run's folder, or in the folder `out`, or the file `out`. Its figures
-    are beside it, and their names begin with its own.
-
-    Raises:
-        MissingPath: there is no run there.
-        ColligateError: a file of the run cannot be read, or the report cannot be written.
+    are beside it, and their names begin with its own. MissingPath if there is no run.
     """
     out = directory if out is None else out
     file = out / "report.md" if out.is_dir() else out

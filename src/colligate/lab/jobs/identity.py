@@ -74,10 +74,7 @@ def resume_error(folder: Path, differences: Sequence[str]) -> UsageError:
 def prompt_differences(
     before: Mapping[str, str], now: Mapping[str, str], *, partial: bool = False
 ) -> list[str]:
-    """Say how prompts differ from those a folder was begun with; both are `prompt_digests`.
-
-    With `partial` a strategy that only one of them has is not a difference.
-    """
+    """Say how prompts differ from those of before, if `partial` of those that both have."""
     shared = [{name for name in each if name.startswith(_SHARED)} for each in (before, now)]
     if shared[0] != shared[1]:
         return [
@@ -107,11 +104,7 @@ def _quote(value: Any) -> str:
 # Models: a name and what tells its weights apart from others.
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model that took part.
-
-    `digest` is the SHA-256 of weights in a file, or the commit of those from a hub; empty if a
-    server holds them.
-    """
+    """A model that took part; `digest` is of its file, or a hub's commit, "" on a server."""
 
     name: str
     digest: str = ""

@@ -38,11 +38,7 @@ class Spending:
 
 @dataclass
 class _RunMeter(Meter):
-    """A run's meter that adds its tokens to those of all runs.
-
-    A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
-    its row and not in what was spent.
-    """
+    """A run's meter that adds its tokens to those of all runs, but for replies of a cache."""
 
     total: Meter = field(default_factory=Meter)
     remembered: int = 0

@@ -74,12 +74,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     """Ask base and adapters for the missing replies, measure all, and write the report.
 
     If the sample itself prevents a reply (a prompt that does not fit), it is measured as empty.
-
-    Raises:
-        UsageError, MissingPath, FaultyRecord: the request or the samples are wrong.
-        MissingCapability, WeightsUnavailable: an adapter cannot be put on the base.
-        BudgetExceeded: the budget is spent; the same call resumes.
-        ModelError: the model cannot be asked; the same call resumes.
+    After BudgetExceeded or a ModelError the same call resumes.
     """
     trace = Trace([on_event], keep=False)
     samples, digest = await in_thread(_load_samples, request)
@@ -195,11 +190,7 @@ async def _ask_all(
 
 @dataclass(frozen=True)
 class ScoredReply:
-    """The reply of one side to a sample, and its values.
-
-    `side` is "base" or the adapter as it was named. `error` is why there is no reply; it is then
-    measured as an empty one.
-    """
+    """The reply of a side, "base" or an adapter, to a sample; with an `error` it is empty."""
 
     sample: Sample
     side: str

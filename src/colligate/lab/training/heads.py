@@ -138,12 +138,7 @@ def train_head(
     Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
     `NAME=VALUE` of `RerankerFit`, `VerifierFit` or `KindFit`. `base` is the folder of a BERT model
     with its tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
-
-    Raises:
-        UsageError: a setting is wrong, or `out` holds another training.
-        MissingPath, FaultyRecord: the data are missing, or a line of them is wrong.
-        WeightsUnavailable: the base cannot be pulled.
-        ColligateError: training fails.
+    UsageError if a setting is wrong, or `out` holds another training.
     """
     numbers = set_parameters(_FITS[kind], settings)
     files = [data / name for name in (TRAIN, HELD_OUT) if name == TRAIN or (data / name).exists()]
@@ -319,10 +314,7 @@ class Group(Labelled):
 
 @dataclass(frozen=True)
 class RerankerFit(HeadFit):
-    """Of each question one right passage and `distractors` wrong ones are learnt from.
-
-    For a share `unanswered` of the questions the right one is left out.
-    """
+    """Of a question one right passage, or none (`unanswered`), and `distractors` are learnt."""
 
     name, record, network = "reranker", Group, RerankerHead
 
@@ -539,11 +531,7 @@ _FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, Ve
 
 
 def export(head: PairHead, base: Path, out: Path) -> None:
-    """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
-
-    Weights of matrix products and word embeddings are quantised once, activations at each pair
-    (dynamic quantisation), so no calibration data are needed.
-    """
+    """Write `model.onnx` (int8, dynamic quantisation), `float.onnx` and `tokenizer.json`."""
     ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
     whole = out / "float.onnx"
     lengths = {

@@ -220,10 +220,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
 
 @dataclass(frozen=True)
 class BareDocument:
-    """A document without its headings: the `pieces` between them, separated by blank lines.
-
-    `starts` is where each piece begins in the `bare` text.
-    """
+    """A document without headings: its `pieces`, and their `starts` in the `bare` text."""
 
     bare: Document
     pieces: tuple[Span, ...]

@@ -105,10 +105,7 @@ class OnePair(nn.Module):  # type: ignore[misc]
 
 
 class StateStore:
-    """Scores pairs by a head; states after the first layers are computed once for each text.
-
-    `closed` is added to the logits of attention between the two texts.
-    """
+    """Scores pairs; states of texts are kept. `closed` is added to attention between the two."""
 
     def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
         # A processor that has no bfloat16 needs ten times as long for it.

@@ -234,10 +234,7 @@ def score_reasoner(sample: Sample, reply: str) -> Values:
 
 
 def score_identifier(sample: Sample, reply: str) -> Values:
-    """Score entities: `entity_f1` is of their names, compared by their words.
-
-    `keyword_f1` is of the words of all queries together, in any case.
-    """
+    """Score entities: `entity_f1` of their names by words, `keyword_f1` of all queries' words."""
     names, queries = _names_and_words(parse(sample.target, Entities)[0])
     given = _parse_or_none(reply, Entities)
     given_names, given_queries = _names_and_words(given) if given is not None else (set(), set())
@@ -280,11 +277,7 @@ def score_summarizer(sample: Sample, reply: str) -> Values:
 
 
 def score_reading(sample: Sample, reply: str) -> Values:
-    """Score a short answer from one passage.
-
-    `answer_f1` is the F1 of words where there is an answer, `none_accuracy` whether nothing is
-    answered where there is none.
-    """
+    """Score a short answer: `answer_f1` of its words, or `none_accuracy` where there is none."""
     if is_none(sample.target):
         return {"none_accuracy": float(is_none(reply))}
     return {"answer_f1": 0.0 if is_none(reply) else word_overlap(reply, [sample.target]).f1}

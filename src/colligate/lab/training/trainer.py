@@ -248,10 +248,7 @@ class Encodings:
 
 
 class Encoder:
-    """Turns samples into tokens of one model.
-
-    WeightsUnavailable if the model has no token that ends a reply: it could not learn to stop.
-    """
+    """Turns samples into tokens; WeightsUnavailable if the model has none that ends a reply."""
 
     def __init__(self, tokenizer: Any, name: str) -> None:
         self.prompts = Prompts(loading.HFTokenizer(tokenizer), name)

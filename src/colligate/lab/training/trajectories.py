@@ -29,10 +29,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True)
 class EntityLookup:
-    """An entity of a step, its queries, the passages read for it, and what they say about it.
-
-    Without passages nothing was asked: none were found, or all had been read for it earlier.
-    """
+    """An entity of a step, its queries, the passages read for it, and what they say about it."""
 
     entity: str
     queries: tuple[str, ...]
@@ -58,10 +55,7 @@ class TrajectoryStep:
 
 @dataclass(frozen=True)
 class StepState:
-    """The knowledge at the start of a step; `thoughts` include its own, `before` do not.
-
-    `outline` is as the prompts show it, with its entities (`names`) and `fragments`.
-    """
+    """The knowledge at the start of a step: the outline as shown, thoughts, those `before` it."""
 
     outline: str
     names: tuple[str, ...]
@@ -186,11 +180,7 @@ async def match_entities(
     *,
     score_titles: TitleScorer | None = None,
 ) -> dict[str, GoldMatch]:
-    """Return the gold document of each entity that means one.
-
-    `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
-    best title counts if its score is above .5.
-    """
+    """Return the gold document of each entity that means one; `known` has its spans."""
     found = {}
     for entity, spans in known.items():
         match = None if entity == ELSE else await _match_name(entity, golds, score_titles)

@@ -97,10 +97,7 @@ class _LongBench(QuestionRecord):
     context: str
 
     def make(self) -> Question:
-        """Return the question with its choices.
-
-        A letter alone is no answer that words can be compared with: "a" is an article.
-        """
+        """Return the question with its choices: a letter alone, "a", is an article."""
         choices = {letter: getattr(self, f"choice_{letter}") for letter in "ABCD"}
         listed = "\n".join(f"({letter}) {words}" for letter, words in choices.items())
         words = choices[self.answer]

@@ -42,10 +42,7 @@ def _measure_long(question: Question, outcome: Outcome) -> Measures | None:
 
 
 def rouge_long(prediction: str, golds: Sequence[str]) -> dict[str, float]:
-    """Return ROUGE-Lsum and ROUGE-L: F of `rouge_score`, stemmed, the best over golds.
-
-    The prediction is prepared as ALCE does; both sides are lower case, a sentence a line.
-    """
+    """Return ALCE's ROUGE-Lsum and ROUGE-L: F of `rouge_score`, stemmed, the best over golds."""
     said = _break_sentences(prepare_alce(prediction))
     scores = [_scorer().score(_break_sentences(gold), said) for gold in golds]
     return {
