@@ -223,10 +223,7 @@ async def show_best(
     most: int | None = None,
     budget: int | None = None,
 ) -> list[Shown]:
-    """Return passages in the order of their scores; of equal ones the earlier comes first.
-
-    They are at most `most`, with at most `budget` tokens of the reader. `by` names the scores.
-    """
+    """Return the best passages, `most` of them in a `budget` of tokens; `by` names the scores."""
     order = sorted(range(len(passages)), key=lambda place: -scores[place])[:most]
     ranked = [passages[place] for place in order]
     if budget is not None:

@@ -15,10 +15,7 @@ from colligate.lab.bench.tables import MAIN, RunResults
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """A metric of a data set on both sides, over the questions that both have.
-
-    Means are over these alone; `missing` counts the questions that only the other side has.
-    """
+    """A metric of a data set on both sides, over common questions; `missing` are the others."""
 
     dataset: str
     metric: str

@@ -372,10 +372,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """The axes of lines; `limits` are of the vertical axis, the other may be a log.
-
-    With `groups` the other axis has these names, which the places of points count from 0.
-    """
+    """Axes: `limits` of the vertical one; the other may be a log, or of `groups` from 0."""
 
     x_label: str
     y_label: str

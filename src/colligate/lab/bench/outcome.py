@@ -181,10 +181,7 @@ ReaderAndCheck = tuple[Reader, Check | None]
 
 @dataclass(frozen=True)
 class Answerer:
-    """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
-
-    Without a reader of a name in `readers` it is made, and nothing is checked.
-    """
+    """Asks strategies questions, each for `timeout` seconds; a reader not in `readers` is made."""
 
     spending: Spending
     timeout: float | None = None

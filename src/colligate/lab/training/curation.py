@@ -200,10 +200,7 @@ class CurationContext:
     async def curate(
         self, items: Mapping[str, I], work: Callable[[I], Awaitable[CuratedItem]]
     ) -> Card:
-        """Do the work on the items that are not done yet, then write samples and card.
-
-        `items` are by id. Finished items are also written if the work ends early; see `Job.run`.
-        """
+        """Do what is not done of items by id; then, or if it ends early, write samples and card."""
         request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
             request.out,

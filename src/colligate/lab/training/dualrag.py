@@ -49,10 +49,7 @@ ROLES = ("reasoner", "identifier", "summarizer")
 
 
 async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
-    """Curate samples for Reasoner, Entity Identifier and Knowledge Summarizer.
-
-    `request.settings` are parameters of the strategy `dualrag`.
-    """
+    """Curate samples for the three roles; `request.settings` are of the strategy `dualrag`."""
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")
     strategy = _configure(request.settings)

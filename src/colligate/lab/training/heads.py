@@ -301,10 +301,7 @@ class RerankerHead(PairHead):
 
 
 class Group(Labelled):
-    """A question, passages that answer it, if any do, and others, the hardest first.
-
-    `answer` is where the answer begins and ends in the first passage that is right, in characters.
-    """
+    """A question, passages that answer it, and others, the hardest first; the `answer` in one."""
 
     question: str
     right: tuple[str, ...]

@@ -302,10 +302,7 @@ def _f1(same: int, wanted: int, found: int) -> float:
 
 @dataclass(frozen=True)
 class Step:
-    """What scores the replies of a task, and how inference asks for them.
-
-    A reply has at most `tokens` tokens (None: as many as its prompt) and the form of `schema`.
-    """
+    """What scores a task's replies, of at most `tokens` (None: as many as its prompt)."""
 
     score: Callable[[Sample, str], Values]
     tokens: int | None = None

@@ -267,10 +267,7 @@ class Encoder:
         return Encoded([*prompt, *reply, self._end], len(prompt))
 
     def encode_all(self, samples: Iterable[Sample], cutoff: int) -> Encodings:
-        """Encode the samples of at most `cutoff` tokens; longer ones are left out.
-
-        They are not cut: inference never sends a cut prompt, and a cut reply teaches never to end.
-        """
+        """Encode the samples of at most `cutoff` tokens: inference never sends one that is cut."""
         made = Encodings()
         for sample in samples:
             encoded = self.encode(sample)

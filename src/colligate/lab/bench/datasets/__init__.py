@@ -29,13 +29,7 @@ FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED,
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
-    """Return the questions of a file or a folder, each with an id of its own.
-
-    Raises:
-        UsageError: the format is unknown, or none fits the first record.
-        MissingPath: the file does not exist.
-        FaultyRecord: a record is wrong or cut off; the error says which.
-    """
+    """Return the questions of a file or a folder, each with an id; FaultyRecord for a wrong one."""
     return find_format(path, format).read(path)
 
 

@@ -180,10 +180,7 @@ def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
 
 
 def _parse_entry(record: JsonObject) -> PassageEntry:
-    """FlashRAG writes the title, often in quotation marks, as the first line of the contents.
-
-    MultiHop-RAG asks for the source and the date of an article: they are in its title here.
-    """
+    """FlashRAG's first line is a title; MultiHop-RAG's titles get source and date, as it asks."""
     entry = validate(PassageEntry, record)
     if entry.published_at:
         title = f"{entry.title} ({', '.join(filter(None, (entry.source, entry.published_at)))})"

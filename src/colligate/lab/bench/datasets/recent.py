@@ -66,10 +66,7 @@ def _parse_list(value: Any) -> Any:
 
 
 class _Frames(QuestionRecord):
-    """FRAMES: questions over two to fifteen articles of Wikipedia, named by their addresses.
-
-    They are a Python list in the published table, between tabs.
-    """
+    """FRAMES: over two to fifteen articles of Wikipedia; in its table these are a Python list."""
 
     prompt: str = Field(validation_alias=AliasChoices("Prompt", "prompt"))
     answer: str = Field(validation_alias=AliasChoices("Answer", "answer"))
@@ -200,10 +197,7 @@ def _read_t2(path: Path) -> Iterator[Question]:
 
 
 class _RagBench(QuestionRecord):
-    """RAGBench: passages whose relevant sentences are marked.
-
-    The answers are a model's: those marked as adherent to the passages are right, others no gold.
-    """
+    """RAGBench: relevant sentences are marked; a model's answers are right if they adhere."""
 
     id: str
     question: str

@@ -159,14 +159,7 @@ def require_groups(names: Sequence[str], backends: Backends) -> None:
 async def measure(
     names: Sequence[str], question: Question, outcome: Outcome, backends: Backends | None = None
 ) -> dict[str, float]:
-    """Return the metrics of all these groups that apply to this question.
-
-    A refusal or a failure scores 0 in all that measure the answer; it is left out of none.
-
-    Raises:
-        UsageError: there is no such group, or its model or package is missing.
-        ModelError: a model that was asked failed.
-    """
+    """Return the metrics of these groups that apply; a refusal or failure scores 0 in them."""
     given = backends or Backends()
     require_groups(names, given)
     found: dict[str, float] = {}
@@ -188,10 +181,7 @@ async def measure(
 async def measure_each(
     names: Sequence[str], question: Question, outcome: Outcome, backends: Backends
 ) -> AsyncGenerator[tuple[str, Measures, str]]:
-    """Yield each group with its finite metrics, or why they could not be taken.
-
-    A group that fails costs no other group its values. Those that ask models come last.
-    """
+    """Yield each group with its finite metrics, or why there are none; what asks models is last."""
     for name in sorted(names, key=lambda name: find_group(name).ask is not None):
         try:
             taken = await measure([name], question, outcome, backends)

@@ -160,10 +160,7 @@ VERDICT = MetricGroup("verdict", verdict_measures, always=True, lower=("wrong_ci
 
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether an answer holds one of the golds.
-
-    "2 150" is read as two numbers and as one.
-    """
+    """Return whether an answer holds one of the golds; "2 150" is two numbers, and one."""
     return any(_holds(read(answer), read(gold)) for read in (str, _join) for gold in golds)
 
 
