@@ -129,10 +129,7 @@ class Row:
 
     @property
     def asked(self) -> tuple[str, tuple[str, ...]]:
-        """The question's words and right answers: what rows of one question have in common.
-
-        Words alone are not enough: some sets ask the same of other documents, as Loong does.
-        """
+        """The question's words and answers: some sets ask the same of other documents (Loong)."""
         return self.question_text, self.answers
 
     @property

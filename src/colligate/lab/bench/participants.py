@@ -30,10 +30,7 @@ from colligate.settings import Settings
 
 @dataclass(frozen=True)
 class ModelNames:
-    """Models by name in `settings`, or given as objects; `nli` and `qa` for metrics that need them.
-
-    A judge is only asked if one is named: a reader that judges itself measures little.
-    """
+    """Models by name in `settings`, or as objects; a judge, `nli` and `qa` only where named."""
 
     settings: Settings = field(default_factory=Settings)
     models: Mapping[Role, ChatModel] = field(default_factory=dict)
@@ -68,10 +65,7 @@ class ModelNames:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part, and in what: what asks models, what measures answers, each model's record.
-
-    `plan` is what can be done with them of what was asked.
-    """
+    """Who takes part: what asks, what measures, their records, and what of the plan they can do."""
 
     plan: Plan
     answerer: Answerer

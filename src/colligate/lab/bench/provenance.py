@@ -51,10 +51,7 @@ class Provenance:
         return parse_suite(self.suite_text, self.suite, RUN.name, strict=False)
 
     def resume(self, now: Provenance, folder: Path) -> Provenance:
-        """Return the record of this run, resumed with what is asked for now.
-
-        More questions, data sets and strategies may be asked for; all else must be the same.
-        """
+        """Return this record with what is asked for now: more may be, all else must be the same."""
         if wrong := list(_find_differences(self, now)):
             raise identity.resume_error(folder, wrong)
         return replace(

@@ -48,10 +48,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
 
 
 def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: str) -> str:
-    """Return the report; what documents, models and people wrote is escaped.
-
-    `stem` is how the names of the figures' files begin.
-    """
+    """Return the report, with what others wrote escaped; figures' files begin with `stem`."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True)
     environment.filters["md"] = escape_markdown
     template = resources.files(__package__).joinpath("templates", "report.md.j2")
@@ -121,10 +118,7 @@ _LONGEST = 300  # characters of a text of them
 
 
 def _list_wrong(results: RunResults) -> Iterator[tuple[str, TextTable]]:
-    """Yield each strategy with answers of it that are not right, failures first.
-
-    Of many a sample is taken: the same one each time, from all data sets alike.
-    """
+    """Yield strategies with their answers that are not right, failures first; of many a sample."""
 
     def order(row: Row) -> tuple[bool, str]:
         return not row.error, sha256("\0".join(row.key[:2]).encode(errors="replace")).hexdigest()

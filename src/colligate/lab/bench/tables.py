@@ -60,10 +60,7 @@ _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
 
 
 class RunResults:
-    """The results in a run's folder; `datasets` and `methods` are those that have rows.
-
-    Both are in the suite's order. Reads the folder, and blocks.
-    """
+    """The results in a run's folder; `datasets` and `methods` have rows, in the suite's order."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -476,10 +473,7 @@ TOTALS_FILE = "totals.json"
 
 @dataclass(frozen=True)
 class _Totals:
-    """The values of a strategy on a data set, and the groups that they were taken of.
-
-    `rows` is the digest of the rows they were taken of: a cell of others does not count.
-    """
+    """The values of a strategy on a data set, the groups `taken`, and a digest of their `rows`."""
 
     dataset: str
     strategy: str

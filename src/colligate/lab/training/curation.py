@@ -178,9 +178,8 @@ class CurationContext:
     """The models, documents and budget that the work on each item uses.
 
     `questions` are those that are asked, drawn by seed and id. `identity` is what the samples are
-    made with. The documents are what `corpora` has of `dataset`.
-    `judge` is None if none is named. `store` is what strategies know about documents, for all
-    items.
+    made with. The documents are what `corpora` has of `dataset`. `judge` is None if none is named.
+    `store` is what strategies know about documents, for all items.
     """
 
     request: Curation

@@ -166,11 +166,9 @@ class CurationSettings:
 # the serialiser that inference's reader reverses, and a pair is kept only if that reader brings the
 # text back.
 
-SHORT = "no longer than two paragraphs: inference would not ask"
 UNSECTIONED = "without sections"
-HEADED = "its body still reads as if it had headings"
-LONG_PAIRS = "the skeleton is longer than inference lets a reply be"
 LOST = "the skeleton does not bring the text back"
+SHORT = "no longer than two paragraphs: inference would not ask"
 
 _RECOVERED = 0.99  # of the text, or the pair is discarded
 _JOINED_WORDS = 20  # paragraphs of fewer are joined, as in the paper's labels
@@ -189,7 +187,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     replies = [_write_reply(document, body.locate(span)) for span in spans]
     faults = {
         SHORT: len(body.bare.text.split()) <= 2 * MOST_WORDS,
-        HEADED: bool(body.bare.tree.sections),
+        "its body still reads as if it had headings": bool(body.bare.tree.sections),
         # One section alone separates nothing.
         UNSECTIONED: len({tag for each in replies for tag in _SECTION.findall(each)}) < 2,
     }
@@ -199,7 +197,9 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
-            made.discarded[f"{STRUCTURING}: {LONG_PAIRS}"] += 1
+            made.discarded[
+                f"{STRUCTURING}: the skeleton is longer than inference lets a reply be"
+            ] += 1
         elif skeleton.recover(reply, make_plain_document(text)).coverage < _RECOVERED:
             made.discarded[f"{STRUCTURING}: {LOST}"] += 1
         else:
@@ -270,11 +270,8 @@ def _write_reply(document: Document, within: Span) -> str:
 # Scope and selection: what the teacher replies.
 
 WITHOUT_PARTS = "a document without parts to choose between: inference would not ask"
-MALFORMED = "the teacher's reply cannot be understood"
-CUT_OFF = "the teacher's reply was cut off"
 MADE_UP = "the teacher names no title of the document"
-LONG = "more titles than inference lets a reply name"
-UNREADABLE = "titles that inference would not read again"
+MALFORMED = "the teacher's reply cannot be understood"
 
 _CLASSIFY = """\
 You classify questions by how much of a long document their answers take. There are two types.
@@ -329,11 +326,10 @@ def selection_sample(
     """Return a sample of inference's prompt for an outline and the titles in the teacher's reply.
 
     The titles are those that inference would read in the reply, each once, in the document's order.
-    A reply with only unknown titles is not an empty list: it is
-    discarded, and so is one that is not a list, or was cut off.
+    A reply with only unknown titles, one that is no list, or that was cut off, is discarded.
     """
     if reply.finish_reason == "length":
-        return CuratedItem.without(CUT_OFF)
+        return CuratedItem.without("the teacher's reply was cut off")
     chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
         return CuratedItem.without(MALFORMED)
@@ -342,9 +338,9 @@ def selection_sample(
     titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
     if parse_titles(target, article) != chosen:
-        return CuratedItem.without(UNREADABLE)
+        return CuratedItem.without("titles that inference would not read again")
     if estimate_tokens(target) > TITLES_TOKENS:
-        return CuratedItem.without(LONG)
+        return CuratedItem.without("more titles than inference lets a reply name")
     document = article.document.id
     sample = Sample(
         id=f"{SELECTION}/{question.id}/{document}",
