@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -152,7 +152,11 @@ async def open_curation(
         embedder = await session.open_embedder(trace) if needs.searches else None
         reranker = await session.open_reranker(trace) if needs.searches and models else None
         records |= await model_records({}, embedder, reranker)
-        dataset = _make_dataset(request)
+        file = "" if request.questions is None else str(request.questions.absolute())
+        dataset = Dataset("questions", file)
+        if request.corpus is not None:
+            corpus = str(request.corpus.absolute())
+            dataset = replace(dataset, over="documents", corpus=corpus)
         corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
         await stack.enter_async_context(corpora)
         if needs.reads:
@@ -317,14 +321,6 @@ def _read_questions(request: Curation, needs: Needs) -> list[Question]:
             why = f"question {bare.id} has no documents"
             raise UsageError("there is nothing to read", why, "name a --corpus")
     return asked
-
-
-def _make_dataset(request: Curation) -> Dataset:
-    """Return the data set that a suite would name for the request."""
-    file = "" if request.questions is None else str(request.questions.absolute())
-    if request.corpus is None:
-        return Dataset("questions", file, over="candidates")
-    return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
 
 
 # From the finished items to files of samples, split by question, and their data card.

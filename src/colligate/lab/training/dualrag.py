@@ -32,7 +32,7 @@ from colligate.lab.training.curation import CuratedMethod, Curation, CurationCon
 from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import STEPS
 from colligate.lab.training.trajectories import GoldDocument, GoldMatch, Trajectory
-from colligate.models import Message, Reranker
+from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
@@ -55,7 +55,9 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     strategy = _configure(request.settings)
     method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), asdict(strategy))
     async with open_curation(request, on_event, method) as context:
-        score_titles = _find_title_scorer(context.reranker)
+        reranker = context.reranker  # without one whose scores have a known middle, words decide
+        trained = reranker is not None and reranker.name.startswith(("cross-encoder:", "http:"))
+        score_titles = reranker.score if reranker is not None and trained else None
 
         async def work(question: Question) -> CuratedItem:
             if not question.answerable or not question.answers:
@@ -77,16 +79,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             return made
 
         return await context.curate({each.id: each for each in context.questions}, work)
-
-
-_TRAINED = ("cross-encoder:", "http:")  # rerankers whose scores have a known middle
-
-
-def _find_title_scorer(reranker: Reranker | None) -> trajectories.TitleScorer | None:
-    """Return what scores gold titles for an entity; None if words decide."""
-    if reranker is None or not reranker.name.startswith(_TRAINED):
-        return None
-    return reranker.score
 
 
 _READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices

@@ -153,7 +153,11 @@ def train_head(
         "numbers": asdict(numbers),
     }
     with lock_folder(out), explain_failures():
-        _check_record(out / RECORD, made_of)
+        if (file := out / RECORD).exists():
+            check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, out)
+        else:
+            record = {"made_of": made_of, "versions": versions()}
+            file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         torch.manual_seed(numbers.seed)
         head = load_head(folder, kind)
         store = StateStore(head, read_tokenizer(folder / "tokenizer.json"), numbers.tokens)
@@ -170,15 +174,6 @@ def train_head(
                 on_event(Noted(numbers.judge(store, records)))
         export(head, folder, out)
     return True
-
-
-def _check_record(file: Path, made_of: dict[str, Any]) -> None:
-    """Write what a training is made of, or check that it is the same as before."""
-    if file.exists():
-        check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, file.parent)
-    else:
-        record = {"made_of": made_of, "versions": versions()}
-        file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 class HeadTrainer(transformers.Trainer):  # type: ignore[misc]

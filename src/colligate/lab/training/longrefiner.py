@@ -350,15 +350,10 @@ def selection_sample(
             "question": question.id,
             "document": document,
             "class": "titles" if titles else "nothing",
-            "nodes": _nodes(article),
+            "nodes": [[LEVELS[n.level], n.title] for n in article.nodes if n.kind is Kind.SECTION],
         },
     )
     return CuratedItem([sample])
-
-
-def _nodes(article: Article) -> list[list[str]]:
-    """Return level and title of all nodes but the paragraphs."""
-    return [[LEVELS[node.level], node.title] for node in article.nodes if node.kind is Kind.SECTION]
 
 
 # The skeleton of a document with headings; `strategies.longrefiner.skeleton` reads it back.

@@ -54,11 +54,7 @@ class PairHead(nn.Module, ABC):  # type: ignore[misc]
     def forward(
         self, first: Tensor, first_real: Tensor, second: Tensor, second_real: Tensor, closed: float
     ) -> Tensor:
-        """Return a logit, or logits, for each pair of states.
-
-        `..._real` are False at padding. `closed` is added to the logits of attention between the
-        two texts.
-        """
+        """Return the logits of pairs of states; `closed` is added to attention between the two."""
         length = first.shape[1]
         states = torch.cat([first, second + self.side], 1)
         mask = torch.where(torch.cat([first_real, second_real], 1), 0.0, NEVER)

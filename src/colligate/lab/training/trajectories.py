@@ -39,17 +39,13 @@ class EntityLookup:
 
 @dataclass(frozen=True)
 class TrajectoryStep:
-    """A round: a thought, and what was looked up for it; nothing if it was enough.
-
-    `readable` and `identified` are False if the reply of the Reasoner, or of the Entity
-    Identifier, could not be read and the run used its fallback.
-    """
+    """A round: a thought, and what was looked up for it; nothing if it was enough."""
 
     round: int
     thought: str
     need_retrieve: bool
-    readable: bool = True
-    identified: bool = True
+    readable: bool = True  # the Reasoner's reply; else the run used its fallback
+    identified: bool = True  # the same of the Entity Identifier's
     looked: tuple[EntityLookup, ...] = ()
 
 

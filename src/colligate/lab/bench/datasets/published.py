@@ -9,7 +9,7 @@ import csv
 import glob
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,14 +224,10 @@ def _read_two_wiki(path: Path) -> Iterator[Question]:
     names: Mapping[str, Sequence[str]] = {}
     if (beside := path.parent / "id_aliases.json").is_file():
         wanted = set(parse_records(path, lambda record: validate(_Answered, record).answer_id))
-        names = _read_aliases(beside, wanted)
+        entries = parse_records(beside, lambda record: validate(_Names, record))
+        # With demonyms, as the official evaluation takes them.
+        names = {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
     return parse_questions(path, _Facts, lambda each: each.make(names.get(each.answer_id, ())))
-
-
-def _read_aliases(path: Path, wanted: Collection[str]) -> dict[str, Sequence[str]]:
-    """Return other names by Wikidata id, with demonyms, as the official evaluation takes them."""
-    entries = parse_records(path, lambda record: validate(_Names, record))
-    return {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
 
 
 class _Paragraph(RecordModel):
@@ -395,20 +391,21 @@ class _Loong(RecordModel):
     doc: list[str]
     answer: Any
 
-
-def _loong_question(record: _Loong, folder: Path) -> Question:
-    answer = record.answer
-    names = [_find_name(record, name, folder) for name in record.doc]
-    fields = {"question_field": record.question, "instruction": record.instruction}
-    fields |= {"prompt_template": record.prompt_template, "type": record.type}
-    return Question(
-        record.id,
-        _make_wording(record.prompt_template, record.instruction, record.question),
-        answers=(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),),
-        documents=make_candidates((name, "", "") for name in names),
-        task=QuestionTask.JUDGED,
-        meta={**record.rest, **fields, "level": record.level, "answer": answer},
-    )
+    def make_below(self, folder: Path) -> Question:
+        answer = self.answer
+        names = [_find_name(self, name, folder) for name in self.doc]
+        fields = {"question_field": self.question, "instruction": self.instruction}
+        fields |= {"prompt_template": self.prompt_template, "type": self.type}
+        return Question(
+            self.id,
+            _make_wording(self.prompt_template, self.instruction, self.question),
+            answers=(
+                answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
+            ),
+            documents=make_candidates((name, "", "") for name in names),
+            task=QuestionTask.JUDGED,
+            meta={**self.rest, **fields, "level": self.level, "answer": answer},
+        )
 
 
 def _find_name(record: _Loong, name: str, folder: Path) -> str:
@@ -481,7 +478,7 @@ BEIR = DatasetFormat("beir", _read_beir)
 
 def _read_loong(path: Path) -> Iterator[Question]:
     folder = path.parent / "doc"
-    return parse_questions(path, _Loong, lambda record: _loong_question(record, folder))
+    return parse_questions(path, _Loong, lambda record: record.make_below(folder))
 
 
 PUBLISHED = (

@@ -88,16 +88,12 @@ def abstention_measures(question: Question, outcome: Outcome) -> dict[str, float
     """
     measures = {"failed": float(bool(outcome.error))}
     refused = float(not outcome.found and not outcome.error)
+    known = question.answers, question.gold, question.readings, question.members, question.claims
     if not question.answerable:
         measures["right_refusal"] = refused
-    elif _has_gold(question):
+    elif any(known) or question.long_answers:
         measures["wrong_refusal"] = refused
     return measures
-
-
-def _has_gold(question: Question) -> bool:
-    known = (question.answers, question.gold, question.readings, question.members, question.claims)
-    return any(known) or bool(question.long_answers)
 
 
 ABSTENTION = MetricGroup(
