@@ -15,7 +15,7 @@ from colligate.lab.bench.tables import MAIN, RunResults
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """A metric of a data set on both sides, over common questions; `missing` are the others."""
+    """A metric of a data set on both sides, over common questions; `missing` counts the others."""
 
     dataset: str
     metric: str

@@ -64,7 +64,7 @@ class CorpusResolver:
         await self._stack.aclose()
 
     async def resolve(self, dataset: Dataset, question: Question) -> Question:
-        """Return the question with documents and gold by the ids of its sources, not files."""
+        """Return the question with the sources' ids of the documents and gold that it names."""
         if not self._is_folder(dataset):
             if dataset.over != "corpus":
                 check_documents(question, await self._read_passages(dataset, question))

@@ -372,7 +372,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """Axes: `limits` of the vertical one; the other may be a log, or of `groups` from 0."""
+    """The axes of lines: `limits` of the vertical one; the other is a log, or has `groups`."""
 
     x_label: str
     y_label: str

@@ -178,7 +178,7 @@ ReaderAndCheck = tuple[Reader, Check | None]
 
 @dataclass(frozen=True)
 class Answerer:
-    """Asks strategies questions, each for `timeout` seconds; a reader not in `readers` is made."""
+    """Asks strategies questions; a reader not in `readers` is made, and nothing is checked."""
 
     spending: Spending
     timeout: float | None = None

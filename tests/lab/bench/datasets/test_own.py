@@ -45,7 +45,7 @@ def test_cells_apart_as_other_spreadsheets_have_them(tmp_path: Path, mark: str) 
 
 
 def test_a_table_without_a_column_of_questions_is_told_with_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="mine.csv: .* has the fields ask, answer"):
+    with pytest.raises(UsageError, match=r"mine\.csv: .* has the fields ask, answer"):
         own(tmp_path, "Ask,answer\nWho?,A\n")
 
 

@@ -156,7 +156,7 @@ VERDICT = MetricGroup("verdict", verdict_measures, always=True, lower=("wrong_ci
 
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether an answer holds one of the golds; "2 150" is two numbers, and one."""
+    """Return whether an answer holds a gold; "2 150" is read as two numbers and as one."""
     return any(_holds(read(answer), read(gold)) for read in (str, _join) for gold in golds)
 
 
