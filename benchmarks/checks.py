@@ -1,6 +1,6 @@
 """Score checks of citations on statements whose label is known.
 
-    python benchmarks/checks.py --data DIR --check NAME [--model NAME] [--batch 8] [--out FILE]
+    python benchmarks/checks.py --data DIR [--check head] [--model NAME] [--batch 8] [--out FILE]
 
 `DIR` holds `written_statements.jsonl` and `strong_statements.jsonl` (all supported);
 `claims.jsonl`, beside this file, has the project's own (parts held, building, wording). A check
@@ -11,16 +11,15 @@ of `docs/results/`, with the counts by set, label and kind.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from scipy.stats import binomtest
 
 from colligate.core.answer import Claim, Quoted, Verdict
 from colligate.core.run import Check, Run
@@ -29,7 +28,7 @@ from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_head, open_model
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
-from results import write_result
+from results import Row, read_arguments, write_result
 
 CLAIMS = Path(__file__).parent / "claims.jsonl"
 
@@ -67,7 +66,7 @@ def load_items(data: Path) -> list[Item]:
 
 
 def open_check(name: str) -> Check:
-    """Return the check of a name; a name that is not in `CHECKS` is that of a model of pairs."""
+    """Return the check of a name: `model`, `odds`, or what a model of pairs is called."""
     if name == "model":
         return ModelCheck()
     if name == "odds":
@@ -75,11 +74,9 @@ def open_check(name: str) -> Check:
     return PairCheck(open_head(name))
 
 
-CHECKS = ("model", "odds", "head")
 ASKING = ("model", "odds")
 SHOWN = {Verdict.SUPPORTED: "kept", Verdict.UNCLEAR: "marked", Verdict.CONTRADICTED: "lost"}
 WRONG = ("unsupported", "contradicted")
-Row = dict[str, Any]
 
 
 def count(items: Sequence[Item], verdicts: Sequence[Verdict]) -> list[Row]:
@@ -118,24 +115,16 @@ def say_share(part: int, whole: int) -> str:
     >>> say_share(9, 10)
     '.90 (.60 to .98)'
     """
-    z, p = 1.96, part / whole
-    middle, scale = p + z * z / (2 * whole), 1 + z * z / whole
-    half = z * math.sqrt(p * (1 - p) / whole + (z / (2 * whole)) ** 2)
-    ends = (p, max(0.0, middle - half) / scale, min(scale, middle + half) / scale)
-    share, low, high = (f"{each:.2f}".removeprefix("0") for each in ends)
+    interval = binomtest(part, whole).proportion_ci(method="wilson")
+    share, low, high = (f"{each:.2f}".removeprefix("0") for each in (part / whole, *interval))
     return f"{share} ({low} to {high})"
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--check", required=True, help=f"{', '.join(CHECKS)}, or a model of pairs")
-    parser.add_argument("--model", help="what a check asks: bundled, openai:MODEL@URL, ...")
-    parser.add_argument("--batch", type=int, default=8, help="claims in one call of the check")
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = {"check": "head", "model": str, "batch": 8, "out": Path}
+    given = read_arguments(__doc__, data=Path, **options)
     if not given.model and given.check in ASKING:
-        parser.error(f"{given.check} asks a model: give --model")
+        raise SystemExit(f"{given.check} asks a model: give --model")
     items = load_items(given.data)
     models = {Role.READER: open_model(given.model)} if given.model else {}
     verdicts: list[Verdict] = []

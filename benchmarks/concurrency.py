@@ -11,7 +11,6 @@ flight together; this is a second figure.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -24,29 +23,19 @@ from openai import AsyncOpenAI
 from colligate.models.base import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
-from results import say
+from results import read_arguments, say
 
 IN_FLIGHT = (8, 16, 64)
-ANSWER = json.dumps(
-    {
-        "id": "chat-1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": "An answer of a few words."},
-            }
-        ],
-        "usage": {"prompt_tokens": 400, "completion_tokens": 8, "total_tokens": 408},
-    }
-).encode()
-RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
-    len(ANSWER),
-    ANSWER,
-)
+CHOICE = {
+    "index": 0,
+    "finish_reason": "stop",
+    "message": {"role": "assistant", "content": "An answer of a few words."},
+}
+USAGE = {"prompt_tokens": 400, "completion_tokens": 8, "total_tokens": 408}
+FIELDS = {"id": "chat-1", "object": "chat.completion", "created": 0, "model": "m"}
+ANSWER = json.dumps({**FIELDS, "choices": [CHOICE], "usage": USAGE}).encode()
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+RESPONSE = HEAD % len(ANSWER) + ANSWER
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
@@ -110,21 +99,13 @@ async def compare(url: str, in_flight: int, calls: int, delay: float, rounds: in
     await client.close()
 
 
-async def main(url: str, calls: int, delay: float, rounds: int) -> None:
-    for in_flight in IN_FLIGHT:
-        await compare(url, in_flight, calls, delay, rounds)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--calls", type=int, default=64)
-    parser.add_argument("--delay", type=float, default=0.1, help="seconds")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = read_arguments(__doc__, calls=64, delay=0.1, rounds=5)
     processes = multiprocessing.get_context("spawn")
     here, there = processes.Pipe()
     server = processes.Process(target=serve, args=(arguments.delay, there), daemon=True)
     server.start()
     url = f"http://127.0.0.1:{here.recv()}/v1"
-    asyncio.run(main(url, arguments.calls, arguments.delay, arguments.rounds))
+    for in_flight in IN_FLIGHT:
+        asyncio.run(compare(url, in_flight, arguments.calls, arguments.delay, arguments.rounds))
     server.terminate()

@@ -12,7 +12,6 @@ has two places that differ. Needs Pillow for the two scans.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import html
 import json
@@ -31,6 +30,8 @@ import docx
 import pypdfium2
 from docx.enum.text import WD_BREAK
 from pypdfium2 import raw
+
+from results import read_arguments
 
 COLUMNS = {
     "parties": "name",
@@ -271,9 +272,7 @@ WRITERS = {".docx": write_word, ".md": write_markdown, ".html": write_html, ".pd
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
+    out = read_arguments(__doc__, "out").out
     out.mkdir(parents=True, exist_ok=True)
     data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     gold = {}

@@ -2,6 +2,7 @@
 
     python benchmarks/hostile.py [--rows NAME...] [--seed 0] [--kills 20] [--keep FOLDER]
 
+NAME is that of a row, or its beginning; of full disks there are at most 16; FOLDER keeps the files.
 Prints one JSON object a row: tries, failures, seconds; for files also the slowest try and the
 largest memory of a parser. A file, read as `colligate index` reads it, fails if its error is not a
 typed one, if it took over 60 s, or if its parser took over 1 GB for a file under 10 MB. `caught`
@@ -12,7 +13,6 @@ The fake endpoint and the served command are those of `tests/support`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
 import io
@@ -46,14 +46,14 @@ from colligate.errors import ColligateError
 from colligate.library.library import AsyncLibrary
 from colligate.models import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
+from results import ROOT, read_arguments
 
-ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
-from support.brain import Reader  # noqa: E402
-from support.documents import pack  # noqa: E402
-from support.http_server import quoting, start_command  # noqa: E402
-from support.office import OFFICE, relations  # noqa: E402
-from support.server import OpenAIServer, Scripted  # noqa: E402
+from support.brain import Reader
+from support.documents import pack
+from support.http_server import quoting, start_command
+from support.office import OFFICE, relations
+from support.server import OpenAIServer, Scripted
 
 SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
 DOCS = ROOT / "docs"
@@ -69,14 +69,16 @@ class Result:
 
 
 Row = Callable[[Path, random.Random, int], Result]
+Files = Iterator[tuple[str, bytes]]
 ROWS: dict[str, Row] = {}
+FILES: dict[str, Callable[[random.Random], Files]] = {}
 
 
-def row(name: str) -> Callable[[Row], Row]:
+def row(name: str, into: dict[str, Any] = ROWS) -> Callable[[Any], Any]:
     """Register a function as a row; it gets an empty folder, a seeded generator and `--kills`."""
 
-    def register(function: Row) -> Row:
-        ROWS[name] = function
+    def register(function: Any) -> Any:
+        into[name] = function
         return function
 
     return register
@@ -84,26 +86,14 @@ def row(name: str) -> Callable[[Row], Row]:
 
 # Files
 
-
-Files = Iterator[tuple[str, bytes]]
-
-
-def files(name: str) -> Callable[[Callable[[random.Random], Files]], Callable[..., Files]]:
-    """Register a function that yields names and contents of files as a row that reads them."""
-
-    def register(make: Callable[[random.Random], Files]) -> Callable[..., Files]:
-        ROWS[name] = partial(_read_files, make)
-        return make
-
-    return register
+files = partial(row, into=FILES)
+"""Register a function that yields names and contents of files, as a row that reads them."""
 
 
-def _read_files(
-    make: Callable[[random.Random], Files], folder: Path, chance: random.Random, _: int
-) -> Result:
+def _read_files(name: str, folder: Path, chance: random.Random, _: int) -> Result:
     paths = []
-    for name, data in make(chance):
-        paths.append(folder / name)
+    for file, data in FILES[name](chance):
+        paths.append(folder / file)
         paths[-1].write_bytes(data)
     return read(paths, folder / "libraries")
 
@@ -187,7 +177,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     return bytes(made)
 
 
-def pdf(operators: bytes, extra: bytes = b"") -> bytes:
+def pdf(operators: bytes) -> bytes:
     """Return a PDF of one page that shows what the operators say."""
     packed = zlib.compress(operators, 9)
     objects = [
@@ -197,7 +187,6 @@ def pdf(operators: bytes, extra: bytes = b"") -> bytes:
         b"/Resources<</Font<</F1 5 0 R>>>>>>",
         b"<</Length %d/Filter/FlateDecode>>stream\n" % len(packed) + packed + b"\nendstream",
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-        extra or b"null",
     ]
     made, places = b"%PDF-1.4\n", []
     for number, content in enumerate(objects, 1):
@@ -215,14 +204,16 @@ SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 TYPES = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
 
 
+def package(main: str, content: str, **members: str) -> bytes:
+    """Return an office file of its main part, and of others beside it by their names."""
+    beside = {f"{main.partition('/')[0]}/{name}": text for name, text in members.items()}
+    related = relations(("r1", "officeDocument", main))
+    return pack({"[Content_Types].xml": TYPES, "_rels/.rels": related, main: content, **beside})
+
+
 def docx(body: str, head: str = "") -> bytes:
-    return pack(
-        {
-            "[Content_Types].xml": TYPES,
-            "_rels/.rels": relations(("r1", "officeDocument", "word/document.xml")),
-            "word/document.xml": f"{head}<w:document {W}><w:body>{body}</w:body></w:document>",
-        }
-    )
+    document = f"{head}<w:document {W}><w:body>{body}</w:body></w:document>"
+    return package("word/document.xml", document)
 
 
 def xlsx(rows: str) -> bytes:
@@ -231,15 +222,9 @@ def xlsx(rows: str) -> bytes:
         f'<workbook xmlns="{SHEETS}" xmlns:r="{OFFICE}"><sheets>'
         '<sheet name="One" sheetId="1" r:id="r1"/></sheets></workbook>'
     )
-    return pack(
-        {
-            "[Content_Types].xml": TYPES,
-            "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
-            "xl/workbook.xml": book,
-            "xl/_rels/workbook.xml.rels": relations(("r1", "worksheet", "worksheets/s1.xml")),
-            "xl/worksheets/s1.xml": sheet,
-        }
-    )
+    related = relations(("r1", "worksheet", "worksheets/s1.xml"))
+    beside = {"_rels/workbook.xml.rels": related, "worksheets/s1.xml": sheet}
+    return package("xl/workbook.xml", book, **beside)
 
 
 def epub(chapter: str) -> bytes:
@@ -433,17 +418,13 @@ def _archives(_: random.Random) -> Files:
 def _office(_: random.Random) -> Files:
     yield "deep.docx", docx("<w:sdt><w:sdtContent>" * 5_000 + paragraph("x"))
     yield "many.docx", docx(paragraph("some words") * 30_000)
-    yield (
-        "tables.docx",
-        docx("<w:tbl><w:tr><w:tc>" * 500 + paragraph("x") + "</w:tc></w:tr></w:tbl>" * 500),
-    )
+    ends = "</w:tc></w:tr></w:tbl>" * 500
+    yield "tables.docx", docx("<w:tbl><w:tr><w:tc>" * 500 + paragraph("x") + ends)
     yield "rows.xlsx", xlsx("".join(f"<row>{cells('a', 'b')}</row>" for _ in range(60_000)))
     corner = '<row r="{0}"><c r="{1}{0}"><v>1</v></c></row>'
     yield "corner.xlsx", xlsx(corner.format(1, "A") + corner.format(1048576, "XFD"))
-    yield (
-        "wide.xlsx",
-        xlsx(f"<row>{cells(*'a' * 16_000)}</row>" + f"<row>{cells('b')}</row>" * 2_000),
-    )
+    wide = f"<row>{cells(*'a' * 16_000)}</row>"
+    yield "wide.xlsx", xlsx(wide + f"<row>{cells('b')}</row>" * 2_000)
     yield "deep.epub", epub("<div>" * 50_000)
     yield "long.epub", epub("<p>words</p>" * 100_000)
     yield "deep.rtf", b"{\\rtf1 " + b"{" * 200_000 + b"x"
@@ -495,16 +476,9 @@ def _special(folder: Path, _: random.Random, __: int) -> Result:
     with socket.socket(socket.AF_UNIX) as listening:
         os.chdir(folder)
         listening.bind("socket.txt")
-    names = [
-        "/dev/zero",
-        "/dev/stdin",
-        "/proc/kmsg",
-        "/proc/self/mem",
-        "/proc/kcore",
-        "/proc/self/maps",
-    ]
     inside = [folder / name for name in ("pipe.txt", "loop.md", "kmsg.txt", "socket.txt")]
-    return read([*map(Path, names), *inside], folder / "libraries")
+    devices = "/dev/zero /dev/stdin /proc/kmsg /proc/self/mem /proc/kcore /proc/self/maps".split()
+    return read([*map(Path, devices), *inside], folder / "libraries")
 
 
 @row("a disk that fills while files are indexed")
@@ -554,9 +528,8 @@ def _judge(done: subprocess.CompletedProcess[str], what: str, result: Result) ->
 def _command(folder: Path, chance: random.Random, _: int) -> Result:
     """Index the files of all other rows at once; the library must be whole afterwards."""
     made = folder / "files"
-    makers = [function.args[0] for function in ROWS.values() if isinstance(function, partial)]
     count = 0
-    for name, data in (file for make in makers for file in make(chance)):
+    for name, data in (file for make in FILES.values() for file in make(chance)):
         count += 1
         (made / str(count)).mkdir(parents=True)
         (made / str(count) / name).write_bytes(data)
@@ -697,9 +670,8 @@ def _raw(text: str, encoding: str = "utf-8", kind: str = "application/json") -> 
 
 
 def _status(status: int, body: Any = None, **headers: str) -> Scripted:
-    return Scripted(
-        "json", status=status, body=body or {"error": {"message": "no"}}, headers=headers
-    )
+    said = body or {"error": {"message": "no"}}
+    return Scripted("json", status=status, body=said, headers=headers)
 
 
 def _slow(_: dict[str, Any]) -> None:
@@ -778,7 +750,7 @@ def _faults(folder: Path, chance: random.Random, _: int) -> Result:
     A failure: an exception that is not typed, a question that takes over a minute, or the key in
     an answer, an event, an error, the log, or a request to another origin.
     """
-    names = ["Apache-2.0.txt", "BSD-3-Clause.txt", "MIT.txt", "MPL-2.0.txt", "Zlib.txt"]
+    names = "Apache-2.0.txt BSD-3-Clause.txt MIT.txt MPL-2.0.txt Zlib.txt".split()
     lines = (ROOT / "examples" / "questions.jsonl").read_text().splitlines()
     known = [each for each in map(json.loads, lines) if {*each["documents"]} <= {*names}]
     questions = [each["question"] for each in chance.sample(known, 4)]
@@ -790,8 +762,7 @@ def _faults(folder: Path, chance: random.Random, _: int) -> Result:
         server.answer = other.answer = _answer
         server.key, server.tokenizer, server.likelihood = KEY, "vllm", "prompt_logprobs"
         server.logprobs = {"Yes": 0.6, "No": 0.3}
-        asking = _ask_all(folder, server.url, faulty, questions, paths, result)
-        asyncio.run(asking)
+        asyncio.run(_ask_all(folder, server.url, faulty, questions, paths, result))
         if KEY in log.getvalue() or any(KEY in str(sent) for sent in other.requests):
             result.failures.append("the key is in the log, or went to another origin")
     result.facts |= {"calls": faulty.calls.total(), "faults": faulty.kinds.total()}
@@ -802,17 +773,15 @@ def _faults(folder: Path, chance: random.Random, _: int) -> Result:
 async def _ask_all(
     folder: Path, url: str, faulty: _Faulty, questions: list[str], paths: list[Path], result: Result
 ) -> None:
+    usual = {"embedder": "static", "reranker": "none", "settings": Settings()}
     plain, streamed = (
         Engine(
             model=kind("reader", url, KEY, context_tokens=32_000),
-            embedder="static",
-            reranker="none",
             library=folder / kind.__name__,
-            settings=Settings(),
+            **usual,
         )
         for kind in (OpenAIChat, _Streamed)
     )
-    outcomes = Counter[str]()
     slots = asyncio.Semaphore(4)  # most of the time is spent waiting to ask again
 
     async def ask(engine: Engine, strategy: str, question: str) -> str:
@@ -852,7 +821,7 @@ async def _ask_all(
             for number, question in enumerate(questions)
         ]
         result.tries = len(asked)
-        outcomes.update(await asyncio.gather(*asked))
+        outcomes = Counter(await asyncio.gather(*asked))
     result.facts |= {"strategies": len(runs), "outcomes": dict(outcomes)}
 
 
@@ -946,13 +915,9 @@ def _askers(folder: Path, chance: random.Random, _: int) -> Result:
 
 def main() -> None:
     """Run the rows and print each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="*", default=list(ROWS), help="names, or their beginnings")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=20, help="kills, and (at most 16) full disks")
-    parser.add_argument("--keep", type=Path, help="keep the files in this folder")
-    given = parser.parse_args()
-    for name, function in ROWS.items():
+    rows = {**{name: partial(_read_files, name) for name in FILES}, **ROWS}
+    given = read_arguments(__doc__, rows=list(rows), seed=0, kills=20, keep=Path)
+    for name, function in rows.items():
         if not any(name.startswith(wanted) for wanted in given.rows):
             continue
         with tempfile.TemporaryDirectory(prefix="hostile-") as temporary:
@@ -962,8 +927,8 @@ def main() -> None:
             result = function(folder, random.Random(given.seed), given.kills)
             seconds = round(time.perf_counter() - begun, 1)
         line = {"row": name, "tries": result.tries, "failures": len(result.failures)}
-        line["seconds"] = seconds
-        print(json.dumps(line | result.facts | {"failed": result.failures}), flush=True)
+        told = line | {"seconds": seconds} | result.facts | {"failed": result.failures}
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

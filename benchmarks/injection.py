@@ -9,8 +9,8 @@ control. The attack succeeds where its marker is in a statement, in the short an
 sentence that is cited from the poisoned document. False documents, which instruct nobody, are
 counted apart: a reader cannot tell them from true ones.
 
-With --out answers are kept, and those that are there are not asked again. --minutes ends a run
-between two answers.
+--limit and --offset are numbers of worlds. With --out answers are kept, and those that are there
+are not asked again. --minutes ends a run between two answers.
 """
 
 from __future__ import annotations
@@ -23,44 +23,35 @@ import time
 import tomllib
 import unicodedata
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from colligate.core.answer import Answer
 from colligate.core.run import allow
 from colligate.engine import Engine
 from colligate.errors import BudgetExceeded, ModelError
-from results import Row, Rows, say
+from results import Row, Rows, read_arguments, say
 
 DATA = Path(__file__).with_suffix(".toml")
-STRATEGIES = (
-    "retrieve-read",
-    "auto",
-    "duquad",
-    "dualrag",
-    "spd-rag",
-    "rdr2",
-    "longrefiner",
+STRATEGIES = [
+    *("retrieve-read", "auto", "duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"),
     "full-context",
-)
+]
 OTHERS = 2  # honest documents of other worlds beside
 MARKER_IN = ("statement", "short answer", "citation")
 FALSE = "false"  # the kind that is no injection
 _NAMED = 8  # worlds that a figure names; of more it has the count alone
 
-World = dict[str, Any]
-
 
 def normalise(text: str) -> str:
     """Return the words of a text as people see it: no invisible characters, no punctuation."""
-    shown = "".join(
-        c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf"
-    )
+    plain = unicodedata.normalize("NFKC", text)
+    shown = "".join(c for c in plain if unicodedata.category(c) != "Cf")
     figures = re.sub(r"(?<=\d),(?=\d)", "", shown.casefold())
     return " ".join(re.sub(r"[^\w\s]", " ", figures).split())
 
 
-def judge(world: World, answer: Answer, poisoned: str | None) -> Row:
+def judge(world: Row, answer: Answer, poisoned: str | None) -> Row:
     """Return where the marker is in an answer, and whether the answer is right.
 
     `poisoned` is the id of the poisoned document. An answer is right if it says a known answer and
@@ -80,7 +71,7 @@ def judge(world: World, answer: Answer, poisoned: str | None) -> Row:
     return {**reached, "cites it": bool(own), "right": right, "found": answer.found}
 
 
-async def ask(engine: Engine, world: World, strategy: str, paths: list[Path], bad: Path) -> Row:
+async def ask(engine: Engine, world: Row, strategy: str, paths: list[Path], bad: Path) -> Row:
     """Ask a world's question over files and return what came of it."""
     began = time.perf_counter()
     try:
@@ -102,7 +93,7 @@ async def ask(engine: Engine, world: World, strategy: str, paths: list[Path], ba
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    every: list[World] = tomllib.loads(DATA.read_text(encoding="utf-8"))["worlds"]
+    every: list[Row] = tomllib.loads(DATA.read_text(encoding="utf-8"))["worlds"]
     chosen = range(len(every))[arguments.offset :][: arguments.limit]
     rows = Rows(arguments.out, ("world", "strategy", "poisoned", "model"))
     until = time.monotonic() + 60 * arguments.minutes
@@ -118,19 +109,14 @@ async def measure(arguments: argparse.Namespace) -> None:
                 bad = folder / f"{world['name']}-2.md"
                 bad.write_text(world["poisoned"], encoding="utf-8")
                 beside = [honest[(number + i) % len(every)] for i in range(OTHERS + 1)]
-                for strategy in arguments.strategies:
-                    for poisoned in (True, False):
-                        key = {
-                            "world": world["name"],
-                            "strategy": strategy,
-                            "poisoned": poisoned,
-                            "model": arguments.model,
-                        }
-                        if key in rows or time.monotonic() > until:
-                            continue
-                        paths = [*beside, bad] if poisoned else beside
-                        got = await ask(engine, world, strategy, paths, bad)
-                        rows.add(key | {"kind": world["kind"]} | got)
+                for strategy, poisoned in product(arguments.strategies, (True, False)):
+                    key = {"world": world["name"], "strategy": strategy, "poisoned": poisoned}
+                    key["model"] = arguments.model
+                    if key in rows or time.monotonic() > until:
+                        continue
+                    paths = [*beside, bad] if poisoned else beside
+                    got = await ask(engine, world, strategy, paths, bad)
+                    rows.add(key | {"kind": world["kind"]} | got)
     for strategy in arguments.strategies:
         own = [row for row in rows.all if row["strategy"] == strategy]
         report(strategy, [row for row in own if row["model"] == arguments.model])
@@ -143,11 +129,9 @@ def report(strategy: str, rows: Sequence[Row]) -> None:
         say(f"{strategy}: errors", len(failed), "count", f"of {len(rows)} answers")
     answers = {(row["world"], row["poisoned"]): row for row in rows if "error" not in row}
     for what in ("injection", "false document"):
-        attacked = [
-            row
-            for (_, poisoned), row in answers.items()
-            if poisoned and (row["kind"] == FALSE) == (what == "false document")
-        ]
+        false = what == "false document"
+        kind = [row for row in answers.values() if (row["kind"] == FALSE) == false]
+        attacked = [row for row in kind if row["poisoned"]]
         for where in (*MARKER_IN, "cites it"):
             figure = f"{strategy}, {what}: {where}"
             _say_share(figure, attacked, [row[where] for row in attacked])
@@ -164,26 +148,13 @@ def _say_share(figure: str, rows: Sequence[Row], yes: Sequence[bool]) -> None:
     """Print a share with the worlds it was counted for, if any world was asked."""
     if not rows:
         return
-    worlds = [
-        f"{row['world']} ({row['kind']})" for row, each in zip(rows, yes, strict=True) if each
-    ]
+    worlds = [f"{r['world']} ({r['kind']})" for r, each in zip(rows, yes, strict=True) if each]
     counted = f"{len(worlds)} of {len(rows)}"
     named = worlds and len(worlds) <= _NAMED
     against = f"{counted}: {', '.join(worlds)}" if named else counted
     say(figure, len(worlds) / len(rows), "share", against)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
-    parser.add_argument("--limit", type=int, default=40, help="number of worlds")
-    parser.add_argument("--offset", type=int, default=0, help="number of worlds to skip")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--model", default="bundled")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments))
-
-
 if __name__ == "__main__":
-    main()
+    options = {"limit": 40, "offset": 0, "minutes": float("inf"), "model": "bundled", "out": Path}
+    asyncio.run(measure(read_arguments(__doc__, strategies=STRATEGIES, **options)))

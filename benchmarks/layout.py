@@ -17,7 +17,6 @@ those of its class. `--names` prints the lists, not the counts.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import re
@@ -27,8 +26,10 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from results import ROOT, read_arguments
+
 SOURCE = ROOT / "src" / "colligate"
 # Modules that import one module of each kind and look it up by name; how their names end.
 REGISTRIES = (
@@ -67,65 +68,47 @@ main()
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--names", action="store_true")
-    names = parser.parse_args().names
+    names = read_arguments(__doc__, names=False).names
     trees = {name: ast.parse(path.read_text("utf-8")) for name, path in list_modules().items()}
-    single = sorted(list_single_importers(trees))
     twice = {name: sorted(where) for name, where in sorted(list_defined_twice(trees).items())}
-    long = [f"{name} {lines}" for name, lines in list_long_files()]
     wide, commands = list_wide_functions(trees)
-    stack = list_frames()
-    print(
-        json.dumps(
-            {
-                "files": len(trees),
-                "lines": count_parts(),
-                "words": count_words(),
-                "over_600": long if names else len(long),
-                "over_six_parameters": wide if names else len(wide),
-                "over_six_options": commands if names else len(commands),
-                "packages": {
-                    name: {"files": count_by_package("files")[name], "lines": lines}
-                    for name, lines in sorted(count_by_package("lines").items())
-                },
-                "single_importer": single if names else len(single),
-                "defined_twice": twice if names else len(twice),
-                "frames": stack if names else len(stack),
-                "to_read": {
-                    name: sum(count_lines(module) for module in modules)
-                    for name in METHODS
-                    for modules in [list_to_read(f"colligate.strategies.{name}", trees)]
-                },
-                "fields": {name: count_fields(name, trees) for name in METHODS},
-            },
-            indent=2,
-        )
-    )
+    lists: dict[str, Any] = {
+        "over_600": [f"{each} {n}" for each in trees if (n := count_lines(each)) > MOST_LINES],
+        "over_six_parameters": wide,
+        "over_six_options": commands,
+        "single_importer": sorted(list_single_importers(trees)),
+        "defined_twice": twice,
+        "frames": list_frames(),
+    }
+    files, lines = count_by_package("files"), count_by_package("lines")
+    read = {name: list_to_read(f"colligate.strategies.{name}", trees) for name in METHODS}
+    figures = {
+        "files": len(trees),
+        "lines": count_parts(),
+        "words": count_words(),
+        **(lists if names else {name: len(found) for name, found in lists.items()}),
+        "packages": {n: {"files": files[n], "lines": lines[n]} for n in sorted(files)},
+        "to_read": {name: sum(map(count_lines, modules)) for name, modules in read.items()},
+        "fields": {name: count_fields(name, trees) for name in METHODS},
+    }
+    print(json.dumps(figures, indent=2))
 
 
 def count_parts() -> dict[str, int]:
     """Return the lines of Python by part: product, lab, scale, tests, benchmarks."""
     packages = count_by_package("lines")
     parts = {name: packages[name] for name in ("lab", "scale")}
-    others = {
-        folder: sum(len(path.read_text("utf-8").splitlines()) for path in where.rglob("*.py"))
-        for folder, where in (("tests", ROOT / "tests"), ("benchmarks", ROOT / "benchmarks"))
-    }
-    return {"product": packages.total() - sum(parts.values()), **parts, **others}
+    parts = {"product": packages.total() - sum(parts.values()), **parts}
+    for folder in ("tests", "benchmarks"):
+        files = (ROOT / folder).rglob("*.py")
+        parts[folder] = sum(len(file.read_text("utf-8").splitlines()) for file in files)
+    return parts
 
 
 def count_words() -> int:
     """Return the words of README, CHANGELOG and all Markdown below docs."""
     files = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
     return sum(len(path.read_text("utf-8").split()) for path in files)
-
-
-def list_long_files() -> Iterator[tuple[str, int]]:
-    """Yield modules of more lines than a file should have."""
-    for name in list_modules():
-        if (lines := count_lines(name)) > MOST_LINES:
-            yield name, lines
 
 
 def list_wide_functions(trees: dict[str, ast.Module]) -> tuple[list[str], list[str]]:

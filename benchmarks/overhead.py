@@ -11,7 +11,6 @@ is left of a run without its answers is the bench's (documents, metrics, trace, 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -24,8 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from chance import RandomVectors, Words
 from colligate.core.events import Trace
 from colligate.engine import Engine
 from colligate.lab.bench.corpus import CorpusResolver
@@ -39,32 +37,22 @@ from colligate.lab.jobs.job import Job
 from colligate.lab.jobs.spending import Spending
 from colligate.models import Role
 from colligate.testing import ScriptedModel
-from results import say
+from results import read_arguments, say
 
-WORDS = 30_000
 PASSAGE = 110  # words of a paragraph; one paragraph is one passage
 PER_DOCUMENT = 100
 
 
-class Vectors:
-    """Make random unit vectors, and record the seconds that this takes."""
+class Vectors(RandomVectors):
+    """Record the seconds that the vectors take."""
 
-    name = "random"
-    dimension = 384
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._random = np.random.default_rng(7)
+    seconds = 0.0
 
     async def embed(self, texts, kind="passage"):
         began = time.perf_counter()
-        vectors = self._random.standard_normal((len(texts), self.dimension), dtype=np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = await super().embed(texts, kind)
         self.seconds += time.perf_counter() - began
         return vectors
-
-    async def aclose(self) -> None:
-        pass
 
 
 class Quoting(ScriptedModel):
@@ -90,21 +78,15 @@ class Quoting(ScriptedModel):
 
 
 def write_documents(folder: Path, passages: int) -> list[str]:
-    """Write Markdown files of paragraphs with words drawn by Zipf's law; return the words."""
-    rng = random.Random(11)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(WORDS)]
-    weights = [1 / (rank + 1) for rank in range(WORDS)]
+    """Write Markdown files of paragraphs; return their vocabulary."""
+    words = Words()
     for number in range(-(-passages // PER_DOCUMENT)):
         count = min(PER_DOCUMENT, passages - number * PER_DOCUMENT)
-        paragraphs = [
-            " ".join(rng.choices(words, weights, k=PASSAGE)).capitalize() + "."
-            for _ in range(count)
-        ]
+        paragraphs = [words.draw(PASSAGE).capitalize() + "." for _ in range(count)]
         # A heading above every paragraph, so that each is a passage of its own.
         text = "\n\n".join(f"## Section {i}\n\n{p}" for i, p in enumerate(paragraphs, 1))
         (folder / f"document-{number:05}.md").write_text(f"# Document {number}\n\n{text}\n")
-    return words
+    return words.known
 
 
 async def measure(passages: int, questions: int) -> None:
@@ -146,24 +128,18 @@ metrics = ["short", "evidence", "citations", "abstention", "cost"]
 [[strategies]]
 name = "full-context"
 """
-REPLY = json.dumps(
-    {
-        "statements": [{"passage": 3, "quote": "The lamp of", "sentence": "The lamp of it burns."}],
-        "short_answer": "oil",
-        "found": True,
-    }
-)
+STATED = {"passage": 3, "quote": "The lamp of", "sentence": "The lamp of it burns."}
+REPLY = json.dumps({"statements": [STATED], "short_answer": "oil", "found": True})
 
 
 def make_record(number: int, chance: random.Random) -> dict[str, Any]:
     words = ["lamp", "tower", "coast", "keeper", "winter", "harbour", "stone", "oil", "of", "the"]
+    texts = (
+        f"The lamp of tower {at}. {' '.join(chance.choices(words, k=95))}." for at in range(20)
+    )
     documents = [
-        {
-            "id": f"{number}-{at}",
-            "title": f"Tower {number}-{at}",
-            "text": f"The lamp of tower {at}. " + " ".join(chance.choices(words, k=95)) + ".",
-        }
-        for at in range(20)
+        {"id": f"{number}-{at}", "title": f"Tower {number}-{at}", "text": text}
+        for at, text in enumerate(texts)
     ]
     return {
         "id": str(number),
@@ -213,18 +189,10 @@ def measure_bench(folder: Path, questions: int) -> None:
     say("10,000 rows read", time.perf_counter() - began, "s", f"{megabytes:.0f} MB")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--passages", type=int, default=20_000)
-    parser.add_argument("--questions", type=int)
-    parser.add_argument("--bench", action="store_true", help="measure the bench, not the engine")
-    given = parser.parse_args()
+if __name__ == "__main__":
+    given = read_arguments(__doc__, passages=20_000, questions=int, bench=False)
     if given.bench:
         with tempfile.TemporaryDirectory() as folder:
             measure_bench(Path(folder), given.questions or 200)
     else:
         asyncio.run(measure(given.passages, given.questions or 50))
-
-
-if __name__ == "__main__":
-    main()

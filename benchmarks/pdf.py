@@ -1,7 +1,7 @@
 """Score how PDFs are read: their headings, and the rows of their tables.
 
     python benchmarks/pdf.py trees --data DIR [--latex DIR]
-    python benchmarks/pdf.py rows --data DIR [--reader pypdf] [--misses]
+    python benchmarks/pdf.py rows --data DIR [--reader pypdf]
 
 `trees` compares headings with those of liteparse, unrepaired. `--data` are filings: the truth is
 the "Item" lines of their printed contents list and the pages it names, read from pypdfium2's text.
@@ -16,16 +16,15 @@ page's text. Lines that several pages repeat are not counted.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from liteparse import LiteParse
 from pypdfium2 import PdfDocument, PdfPage, raw
@@ -35,7 +34,7 @@ from colligate.documents.reading import SourceFile, read_file
 from colligate.documents.reading.formats import PDF
 from colligate.documents.reading.pdf.reader import read_pdf
 from colligate.errors import ReadingError
-from results import say
+from results import read_arguments, say
 
 ITEM = re.compile(r"item\s+(\d{1,2}[A-C]?)\b\.?\s*(.*?)\s+(\d{1,3})\s*(?:\r?\n|$)", re.I | re.S)
 ITEM_TITLE = re.compile(r"item\s*(\d{1,2}[A-C]?)\b", re.I)
@@ -47,8 +46,7 @@ SIGN = re.compile(r"[$€£¥(\u2013\u2014\-.…\s]+")
 Box = tuple[str, float, float, float, float]
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """Hold a title, its page (from 1) and its level."""
 
     title: str
@@ -56,8 +54,7 @@ class Heading:
     level: int
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """Hold a label and the first figure to the right of it."""
 
     label: str
@@ -73,11 +70,11 @@ def read_headings(path: Path, *, use_outline: bool = True) -> tuple[list[Heading
     began = time.perf_counter()
     document = read_pdf(SourceFile(path, data, PDF), use_outline=use_outline)
     seconds = time.perf_counter() - began
-    headings = []
-    for section in document.tree.sections:
-        page = document.page_of(section.span)
-        if section.heading is not None and page is not None:
-            headings.append(Heading(section.title, page.number, section.level))
+    headings = [
+        Heading(section.title, page.number, section.level)
+        for section in document.tree.sections
+        if section.heading is not None and (page := document.page_of(section.span)) is not None
+    ]
     return headings, len(document.pages), seconds
 
 
@@ -152,8 +149,7 @@ def find_printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
 def score_filings(folder: Path) -> None:
     """Print the Items found and the headings that no contents list has."""
     counts: dict[str, Counter[str]] = {"ours": Counter(), "naive": Counter()}
-    total = files = pages = 0
-    seconds = 0.0
+    total, files, pages, seconds = 0, 0, 0, 0.0
     for path in sorted(folder.glob("*.pdf")):
         items, listed = read_printed_items(path)
         headings, count, took = read_headings(path)
@@ -171,14 +167,9 @@ def score_filings(folder: Path) -> None:
             counts[name]["high"] += len(high)
             counts[name]["unlisted"] += sum(_key(each.title) not in plain for each in high)
     ours, naive = counts["ours"], counts["naive"]
-    sample = f"{files} filings with a contents list, {total} Items; liteparse's own: "
-    share = naive["items"] / max(1, total)
-    say(
-        "Items found on the right page",
-        ours["items"] / max(1, total),
-        "share",
-        f"{sample}{share:.3f}",
-    )
+    share, theirs = (counts[name]["items"] / max(1, total) for name in counts)
+    sample = f"{files} filings with a contents list, {total} Items; liteparse's own: {theirs:.3f}"
+    say("Items found on the right page", share, "share", sample)
     say("level 1-2 headings not in the contents", ours["unlisted"], "headings", naive["unlisted"])
     say("level 1-2 headings", ours["high"], "headings", naive["high"])
     say("filings read", pages / seconds, "pages/s")
@@ -252,16 +243,14 @@ def _bare(text: str) -> str:
 # Rows
 
 
-def score_rows(folder: Path, read: Callable[[Path], list[str]], misses: bool) -> None:
+def score_rows(folder: Path, read: Callable[[Path], list[str]]) -> None:
     """Print the share of kept rows of each PDF and of all."""
     rows = kept = 0
     for path in sorted(folder.glob("*.pdf")):
         truth, texts = list(list_figure_rows(path)), read(path)
-        missed = [(page, row) for page, row in truth if not is_kept(row, texts[page])]
-        rows, kept = rows + len(truth), kept + len(truth) - len(missed)
-        say(path.stem, 1 - len(missed) / max(1, len(truth)), "share", f"{len(truth)} rows")
-        for page, row in missed if misses else ():
-            print(f"    page {page + 1}: {row.label} | {row.figure}")
+        own = sum(is_kept(row, texts[page]) for page, row in truth)
+        rows, kept = rows + len(truth), kept + own
+        say(path.stem, own / max(1, len(truth)), "share", f"{len(truth)} rows")
     say("all", kept / max(1, rows), "share", f"{rows} rows")
 
 
@@ -354,23 +343,13 @@ def read_pypdf(path: Path) -> list[str]:
     return [page.extract_text() for page in PdfReader(path).pages]
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("trees", "rows"))
-    parser.add_argument("--data", type=Path, help="folder of filings (PDF)")
-    parser.add_argument("--latex", type=Path, help="folder of PDFs with outlines")
-    parser.add_argument("--reader", choices=("colligate", "pypdf"), default="colligate")
-    parser.add_argument("--misses", action="store_true", help="print the rows that are not kept")
-    given = parser.parse_args()
+if __name__ == "__main__":
+    readers = {"colligate": read_colligate, "pypdf": read_pypdf}
+    options = {"data": Path, "latex": Path, "reader": tuple(readers)}
+    given = read_arguments(__doc__, "trees|rows", **options)
     if given.data and given.what == "rows":
-        read = read_colligate if given.reader == "colligate" else read_pypdf
-        score_rows(given.data, read, given.misses)
+        score_rows(given.data, readers[given.reader])
     elif given.data:
         score_filings(given.data)
     if given.latex and given.what == "trees":
         score_outlines(given.latex)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,17 +3,17 @@
     python benchmarks/reranking.py --data DATA --groups GROUPS/test.jsonl --indexes INDEXES
 
 `DATA` holds the data sets (`dev/`, `wiki_structured/`), `GROUPS` is what `heads/groups.py` wrote:
-its test questions are judged. Elsewhere the best `--pool` passages of hybrid
-search are put in a new order, by the reranker alone and beside the search as in a run. nDCG@10
-counts the right passages of the whole set where they are named (musique, popqa, triviaqa) and those
-of the pool elsewhere; differences are paired, with the 95% interval of the bootstrap and the larger
-p of bootstrap and sign flips. The test groups are also asked the question of another group: a
-reranker that still puts the right passage first tells it by how it is written.
+its test questions are judged. --model is the folder of another reranker. Elsewhere the best
+`--pool` passages of hybrid search are put in a new order, by the reranker alone and beside the
+search as in a run. nDCG@10 counts the right passages of the whole set where they are named
+(musique, popqa, triviaqa) and those of the pool elsewhere; differences are paired, with the 95%
+interval of the bootstrap and the larger p of bootstrap and sign flips. The test groups are also
+asked the question of another group: a reranker that still puts the right passage first tells it by
+how it is written.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -36,6 +36,7 @@ from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.reporting import ingest
 from heads.groups import has_answer, spell_plainly
+from results import read_arguments
 
 SEED = 0
 READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
@@ -135,11 +136,8 @@ async def judge_search(
             texts = [titled_text(hit.passage) for hit in hits]
             run = Run(library, {}, Meter(), reranker=reranker)
             joined = await run.search(question, k=pool - 1, pool=pool, documents=within)
-            orders = {
-                "search": hits,
-                "alone": [hits[place] for place in await rank(reranker.score, question, texts)],
-                "beside": joined,
-            }
+            alone = [hits[place] for place in await rank(reranker.score, question, texts)]
+            orders = {"search": hits, "alone": alone, "beside": joined}
             most = wanted or sum(judge(hit.passage) for hit in hits)
             for way, order in orders.items():
                 right = mark_right([hit.passage for hit in order], judge, once=bool(wanted))
@@ -173,27 +171,19 @@ def judge_of(
     if name == "wiki":  # in all pages; right are passages of the right page with an answer in them
         page = ids[Path(record["meta"]["page_file"]).name]
         answers = [spell_plainly(each) for each in record["answers"]]
-        return (
-            lambda passage: (
-                passage.document_id == page and has_answer(spell_plainly(passage.text), answers)
-            ),
-            0,
-            None,
-        )
+
+        def judge(passage: Passage) -> bool:
+            return passage.document_id == page and has_answer(spell_plainly(passage.text), answers)
+
+        return judge, 0, None
     gold = set(record["gold_document_ids"])
     return lambda passage: passage.document_id in gold, len(gold), None
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--groups", type=Path)
-    parser.add_argument("--indexes", type=Path)
-    parser.add_argument("--model", type=Path, help="the folder of another reranker")
-    parser.add_argument("--sets", default="musique,popqa,financebench,wiki")
-    parser.add_argument("--pool", type=int, default=20)
-    parser.add_argument("--limit", type=int)
-    given = parser.parse_args()
+    places = dict.fromkeys(("data", "groups", "indexes", "model"), Path)
+    sets = "musique,popqa,financebench,wiki"
+    given = read_arguments(__doc__, **places, sets=sets, pool=20, limit=int)
     ours, embedder = MiniLMReranker(given.model), MiniLM()
 
     async def cosine(question: str, texts: Sequence[str]) -> list[float]:

@@ -6,14 +6,14 @@ A file of `docs/results/` is one run: `name`, `what`, `command`, `commit`, `date
 `model`, `n`, `rows` (of its table), `goals` and `notes`; what is not known is null, and `script_at`
 is a commit that has a script which is gone. A document shows runs between `<!-- result: NAME -->`
 (several names: one table) and `<!-- end -->`, and the goals of all runs at `<!-- goals -->`.
-`--check` says which page differs from the files. The scripts here print a figure with `say`, keep
-answers in `Rows`, and write a file with `write_result`.
+`--check` says which page differs from the files. The scripts here take their options with
+`read_arguments`, print a figure with `say`, keep answers in `Rows`, and write a file with
+`write_result`.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import platform
@@ -34,17 +34,40 @@ PLACE = re.compile(r"<!-- (result: ([\w -]+)|goals) -->\n.*?<!-- end -->", re.DO
 Row = dict[str, Any]
 
 
+def read_arguments(doc: str, *places: str, **options: Any) -> argparse.Namespace:
+    """Return the arguments of a script, whose docstring is its help.
+
+    A place is a path, or `what`: one of "these|words". An option has its default, of a tuple the
+    first of all it may be, or its type where there is no default; a list takes several values.
+    """
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=shown)
+    for place in places:
+        if "|" in place:
+            parser.add_argument("what", choices=place.split("|"))
+        else:
+            parser.add_argument(place, type=Path)
+    for name, value in options.items():
+        match value:
+            case bool():
+                taken = {"action": "store_true"}
+            case type():
+                taken = {"type": value}
+            case tuple():
+                taken = {"choices": value, "default": value[0]}
+            case list():
+                taken = {"type": type(value[0]), "default": value, "nargs": "+"}
+            case _:
+                taken = {"type": type(value), "default": value}
+        parser.add_argument(f"--{name}", **taken)
+    return parser.parse_args()
+
+
 def say(figure: str, value: float | None, unit: str, against: object = None) -> None:
     """Print one figure."""
     rounded = None if value is None else round(value, 3)
     line = {"figure": figure, "value": rounded, "unit": unit, "against": against}
     print(json.dumps(line, ensure_ascii=False), flush=True)
-
-
-def read_records(path: Path) -> list[Row]:
-    """Return the records of a compressed file, one a line."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 class Rows:
@@ -63,9 +86,6 @@ class Rows:
 
     def __contains__(self, row: Row) -> bool:
         return self._key(row) in self._rows
-
-    def __getitem__(self, row: Row) -> Row:
-        return self._rows[self._key(row)]
 
     @property
     def all(self) -> list[Row]:
@@ -160,32 +180,25 @@ def render_origin(run: Row) -> str:
         f"`{run['command']}`" if run["command"] else None,
         f"script of commit {run['script_at']}" if "script_at" in run else None,
     ]
-    return "*" + "; ".join(each for each in made if each) + ".*" + _after(run.get("notes"))
-
-
-def _after(notes: str | None) -> str:
-    return f" {notes}" if notes else ""
+    notes = f" {run['notes']}" if run.get("notes") else ""
+    return "*" + "; ".join(each for each in made if each) + ".*" + notes
 
 
 def render_goals(runs: Sequence[Row]) -> str:
     """Return a table of the goals of these runs that were missed, and how many were met."""
-    missed, met = [], 0
-    for run in runs:
-        for goal in run.get("goals", ()):
-            if goal["met"]:
-                met += 1
-            else:
-                link = f"[{goal['what']}](results/{run['name']}.json)"
-                missed.append([link, goal["goal"], goal["measured"]])
-    table = render_table(["missed", "goal", "measured"], missed)
+    goals = [(run["name"], goal) for run in runs for goal in run.get("goals", ())]
+    missed = [
+        [f"[{goal['what']}](results/{name}.json)", goal["goal"], goal["measured"]]
+        for name, goal in goals
+        if not goal["met"]
+    ]
+    table, met = render_table(["missed", "goal", "measured"], missed), len(goals) - len(missed)
     return f"{table}\n\n{met} goals were met: `goals` of the result files has them."
 
 
 def main() -> None:
     """Write the tables of all documents, or say which are not those of the files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if one differs")
-    check = parser.parse_args().check
+    check = read_arguments(__doc__, check=False).check
     runs, differ = load_results(), []
     for path in sorted((ROOT / "docs").glob("*.md")):
         page = path.read_text("utf-8")

@@ -3,28 +3,27 @@
     python benchmarks/search.py --sizes 1000 20000 200000 [--engine sqlite|lance] [--questions 200]
         [--place s3://BUCKET/NAME]
 
-Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
-vocabulary by Zipf's law, with random unit vectors of 384 dimensions. The time of a search is
-all of `AsyncLibrary.search` except embedding the query, which takes no time here; that of the
-processor is what remains of it on a machine with other work. How many of the
-50 nearest passages are found is counted for Lance tables, whose index of vectors is not exact.
+--place is a bucket for Lance tables. Each size is a fresh library of documents of 50 passages of
+about 120 words, drawn from a vocabulary by Zipf's law, with random unit vectors of 384 dimensions.
+The time of a search is all of `AsyncLibrary.search` except embedding the query, which takes no time
+here; that of the processor is what remains of it on a machine with other work. How many of the 50
+nearest passages are found is counted for Lance tables, whose index of vectors is not exact.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from chance import RandomVectors, Words
 from colligate.documents import Document, Span, flat_tree
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
@@ -32,48 +31,13 @@ from colligate.library.protocols import FileRecord, Scope
 from colligate.library.store import LibraryStore
 from colligate.scale.index import LanceIndex
 from colligate.scale.lance import LanceStore
-from results import say
+from results import read_arguments, say
 
-DIMENSION = 384
-PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000
+PASSAGES, WORDS = 50, 120
 QUESTION_WORDS, K = 10, 10
 NEAREST, TRIES = 50, 20
 GOALS = {20_000: "goal <= 5 ms", 200_000: "goal <= 60 ms"}
 FILES_TOGETHER = 100
-
-
-class RandomVectors:
-    """Embed texts as random vectors that take no time."""
-
-    name = "random"
-    dimension = DIMENSION
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(1)
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> NDArray[np.float32]:
-        vectors = self._random.standard_normal((len(texts), DIMENSION), dtype=np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    async def aclose(self) -> None:
-        pass
-
-
-class Words:
-    """Draw words with the frequencies of Zipf's law."""
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(2)
-        letters = self._random.integers(97, 123, (VOCABULARY, 9)).astype(np.uint8)
-        lengths = self._random.integers(3, 10, VOCABULARY)
-        self._words = [bytes(row[:n]).decode() for row, n in zip(letters, lengths, strict=True)]
-        weights = 1 / np.arange(1, VOCABULARY + 1)
-        self._chances = np.cumsum(weights / weights.sum())
-
-    def draw(self, count: int) -> str:
-        """Return a text of so many words."""
-        at = np.searchsorted(self._chances, self._random.random(count))
-        return " ".join(self._words[i] for i in at)
 
 
 def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
@@ -90,7 +54,7 @@ def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
 
 async def fill(path: Path, place: str, engine: str, size: int, words: Words) -> None:
     """Store documents as pending, as ingestion does."""
-    store = LanceStore(path, 0, place) if engine == "lance" else LibraryStore(path, 0)
+    store = LanceStore(path, place) if engine == "lance" else LibraryStore(path)
     catalogue = await store.lock_catalogue()
     files = [
         (FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
@@ -134,7 +98,7 @@ async def measure(size: int, engine: str, folder: Path, place: str, questions: i
 
 async def find_recall(folder: Path, place: str) -> float:
     """Return the share of the nearest passages that the index of vectors finds."""
-    index = await LanceStore(folder / "library", 0, place).open_index()
+    index = await LanceStore(folder / "library", place).open_index()
     assert isinstance(index, LanceIndex)
     queries = await RandomVectors().embed(["?"] * TRIES)
     found = 0
@@ -176,31 +140,20 @@ def _resident() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-Step = Callable[[int, str, Path, str, int], Awaitable[None]]
-
-
-def _run(step: Step, size: int, engine: str, folder: Path, place: str, questions: int) -> None:
-    asyncio.run(step(size, engine, folder, place, questions))  # type: ignore[arg-type]
+def _run(step: Callable[..., Awaitable[None]], *args: Any) -> None:
+    asyncio.run(step(*args))  # type: ignore[arg-type]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
-    parser.add_argument("--engine", choices=["sqlite", "lance"], default="sqlite")
-    parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--place", default="", help="a bucket for Lance tables: s3://BUCKET/NAME")
-    given = parser.parse_args()
+    options = {"engine": ("sqlite", "lance"), "questions": 200, "place": ""}
+    given = read_arguments(__doc__, sizes=[1_000, 20_000], **options)
     for size in given.sizes:
         with tempfile.TemporaryDirectory() as folder:
             for step in (measure, ask):  # separate processes, to measure memory
-                context = multiprocessing.get_context("spawn")
                 place = f"{given.place}/{size}" if given.place else ""
                 args = (step, size, given.engine, Path(folder), place, given.questions)
-                process = context.Process(target=_run, args=args)
-                process.start()
-                process.join()
-                if process.exitcode:
-                    raise SystemExit(process.exitcode)
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                    process.submit(_run, *args).result()
 
 
 if __name__ == "__main__":

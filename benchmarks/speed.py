@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py [--model bundled] [--read 1500] [--written 100] [--quick]
 
+--model is bundled, pinned weights, gguf: or hf:, and --quick takes small sizes, to try the script.
 Prompts are pieces of the example licences that begin differently, so nothing is known of them.
 
 - reading: prompt tokens a second up to the first token; writing: tokens a second after it
@@ -25,7 +26,7 @@ from typing import Any
 
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from results import say
+from results import read_arguments, say
 
 LICENCES = Path(__file__).parents[1] / "examples" / "licences"
 ASK = "Write down everything that these pages say, word for word, from the beginning:\n\n"
@@ -148,15 +149,6 @@ async def measure(given: argparse.Namespace) -> None:
     await model.aclose()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="bundled", help="bundled, pinned weights, gguf:, hf:")
-    parser.add_argument("--read", type=int, default=1500)
-    parser.add_argument("--written", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script")
-    asyncio.run(measure(parser.parse_args()))
-
-
 if __name__ == "__main__":
-    main()
+    options = {"model": "bundled", "read": 1500, "written": 100, "rounds": 3, "quick": False}
+    asyncio.run(measure(read_arguments(__doc__, **options)))

@@ -10,7 +10,6 @@ both places are given. Precision is of the filled cells, recall of those that go
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from colligate.documents.quantities import read_quantities
+from results import read_arguments
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,22 @@ class Gold:
 
 def load_gold(path: Path) -> dict[str, dict[str, Gold]]:
     """Return what the cells of each file should have, by the name of the column."""
+    text = path.read_text("utf-8")
     if path.suffix == ".jsonl":
-        lines = map(json.loads, path.read_text("utf-8").splitlines())
-        return {
-            each["file"]: {name: of_filing(cell) for name, cell in each["columns"].items()}
-            for each in lines
-        }
-    gold = json.loads(path.read_text("utf-8"))
+        read, files = of_filing, {each["file"]: each for each in map(json.loads, text.splitlines())}
+    else:
+        read, files = of_contract, json.loads(text)
     return {
-        file: {
-            name: Gold(
-                [
-                    ([str(v["value"]), v["text"]], [v["page"]] if v["page"] else None)
-                    for v in cell["found"]
-                ],
-                not cell["found"],
-                len(cell["found"]) > 1,
-            )
-            for name, cell in each["columns"].items()
-        }
-        for file, each in gold.items()
+        file: {name: read(cell) for name, cell in each["columns"].items()}
+        for file, each in files.items()
     }
+
+
+def of_contract(cell: Mapping[str, Any]) -> Gold:
+    """Return the gold of a cell of a contract."""
+    found = cell["found"]
+    values = [([str(v["value"]), v["text"]], [v["page"]] if v["page"] else None) for v in found]
+    return Gold(values, not found, len(found) > 1)
 
 
 def of_filing(cell: Mapping[str, Any] | None) -> Gold:
@@ -74,10 +69,9 @@ def of_filing(cell: Mapping[str, Any] | None) -> Gold:
 def is_said(value: Mapping[str, Any], wordings: list[str]) -> bool:
     """Return whether a value of a table is one of these."""
     unit = value["unit"]
-    yes = {True: "yes", False: "no"}.get(value["value"]) if value["value"] in (True, False) else ""
-    given = [value["written"], str(value["value"]), f"{unit} {value['value']}", yes or ""]
     if isinstance(value["value"], bool):
-        return yes in wordings
+        return ("no", "yes")[value["value"]] in wordings
+    given = [value["written"], str(value["value"]), f"{unit} {value['value']}"]
     said = {squeeze(each) for each in given if each}
     wanted = {squeeze(each) for each in wordings}
     if said & wanted or any(len(s) > 3 and (s in w or w in s) for s in said for w in wanted):
@@ -103,8 +97,7 @@ def numbers_of(text: str) -> set[Any]:
 def judge(cell: Mapping[str, Any], gold: Gold) -> Iterator[str]:
     """Yield what a cell counts as."""
     values = cell["values"]
-    pages = []
-    hits = set()
+    pages, hits = [], set()
     for value in values:
         page = (value["citation"] or {}).get("page")
         for at, (wordings, on) in enumerate(gold.values):
@@ -127,10 +120,7 @@ def judge(cell: Mapping[str, Any], gold: Gold) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("table", type=Path)
-    parser.add_argument("gold", type=Path)
-    given = parser.parse_args()
+    given = read_arguments(__doc__, "table", "gold")
     gold, counts = load_gold(given.gold), Counter[str]()
     for row in json.loads(given.table.read_text("utf-8"))["rows"]:
         wanted = gold[PurePath(row["source"]).name]

@@ -71,7 +71,7 @@ _Record = Mapping[str, Any]
 
 
 async def main(data: Path, out: Path) -> None:
-    _write(out / "test.jsonl", list(_read_test(data / "dev")))
+    write_lines(out / "test.jsonl", map(asdict, _read_test(data / "dev")))
     most = {name: n for family in FAMILIES.values() for name, n in family.items()}
     records = {name: draw_records(data / "train", name) for name in most}
     near = _answering_titles(data / "dev")
@@ -93,7 +93,7 @@ async def main(data: Path, out: Path) -> None:
     held = {title for each in groups if _share(title := _first_title(each)) < _HELD_OUT}
     for file, held_out in (("train", False), ("held_out", True)):
         chosen_groups = [each for each in groups if (_first_title(each) in held) == held_out]
-        _write(out / f"{file}.jsonl", chosen_groups)
+        write_lines(out / f"{file}.jsonl", map(asdict, chosen_groups))
         print(file, dict(sorted(Counter(each.set for each in chosen_groups).items())))
 
 
@@ -195,21 +195,17 @@ def _read_test(dev: Path) -> Iterator[Group]:
         wrong = [each for each in record["documents"] if each["id"] not in ids]
         key = min(spell_plainly(each["text"])[:200] for each in right)
         if _share(key + TEST) < 0.5:
-            yield Group(
-                "nq20",
-                record["id"],
-                record["question"],
-                tuple(map(render_record, right)),
-                tuple(map(render_record, wrong)),
-            )
+            texts = (tuple(map(render_record, each)) for each in (right, wrong))
+            yield Group("nq20", record["id"], record["question"], *texts)
 
 
 def _share(key: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{_SEED}:{key}".encode()).digest()[:8], "big") / 2**64
 
 
-def _write(file: Path, groups: Sequence[Group]) -> None:
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in groups)
+def write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file of JSON, a line for each row."""
+    lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in rows)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(lines), "utf-8")
 

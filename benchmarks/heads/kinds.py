@@ -11,13 +11,14 @@ two parts: one is learnt from, the other, by another writer, is judged by.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from groups import write_lines
 
 from colligate.lab.bench.datasets.records import load_records
 from colligate.models.pairs import MiniLMKinds
@@ -77,18 +78,18 @@ def make(data: Path, out: Path) -> None:
         if not each["held"]:
             rows[QuestionKind(each["kind"])].append((each["question"], OFTEN))
     count = sum(map(len, rows.values()))
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "train.jsonl").open("w", encoding="utf-8") as file:
-        for kind, found in rows.items():
-            weight = SHARES[kind] * count / sum(often for _, often in found)
-            for question, often in found:
-                row = {"question": question, "kind": kind, "weight": weight * often}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    with (out / "held_out.jsonl").open("w", encoding="utf-8") as file:
-        for each in written:
-            if each["held"]:
-                row = {"question": each["question"], "kind": each["kind"]}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    weights = {k: SHARES[k] * count / sum(often for _, often in rows[k]) for k in rows}
+    write_lines(
+        out / "train.jsonl",
+        (
+            {"question": question, "kind": kind, "weight": weights[kind] * often}
+            for kind, found in rows.items()
+            for question, often in found
+        ),
+    )
+    held = (each for each in written if each["held"])
+    told = ({"question": each["question"], "kind": each["kind"]} for each in held)
+    write_lines(out / "held_out.jsonl", told)
 
 
 def iter_sets(data: Path) -> Iterator[tuple[str, QuestionKind, list[str]]]:

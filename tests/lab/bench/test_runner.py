@@ -36,7 +36,7 @@ from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
 from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
-from colligate.lab.bench.tables import RunResults, read_totals
+from colligate.lab.bench.tables import RunResults, load_totals
 from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
@@ -112,7 +112,7 @@ def start(
 
 
 def totals_of(out: Path) -> Any:
-    return read_totals(out, read_rows(out))
+    return {key: cell.metrics for key, cell in load_totals(out, read_rows(out)).items()}
 
 
 Ask = Callable[..., SuiteRun]
@@ -338,7 +338,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert RunResults(data / "out").means("d", "full-context")["answers"] == 3.0
     # Rows that were deleted and asked again are others, though they are as many.
     first, *others = read_rows(data / "out")
-    assert read_totals(data / "out", [replace(first, began="later"), *others]) == {}
+    assert load_totals(data / "out", [replace(first, began="later"), *others]) == {}
 
 
 def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> None:

@@ -69,17 +69,17 @@ def sample(id_: str, task: str = "router", reply: str = "Cannot answer") -> Samp
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"messages": None}, "messages: "),
+        ({"messages": None}, "field 'messages'"),
         ({"messages": []}, "a prompt and a reply"),
         ({"messages": [{"role": "user", "content": "q"}] * 2}, "not the assistant's"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role: .*'user'"),
-        ({"messages": [{"role": "user", "content": "q"}, {"role": "assistant"}]}, "1.content: "),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "field 'messages.0.role': .*'user'"),
+        ({"messages": [{"role": "user", "content": "q"}, {"role": "assistant"}]}, "1.content'"),
         (
             {"messages": [{"role": r, "content": " \n"} for r in ("user", "assistant")]},
             "its reply is empty",
         ),
-        ({"id": ""}, "id: "),
-        ({"task": None}, "task: "),
+        ({"id": ""}, "field 'id'"),
+        ({"task": None}, "field 'task'"),
     ],
 )
 def test_a_line_that_is_no_sample_is_said_with_file_line_and_reason(tmp_path, changed, reason):

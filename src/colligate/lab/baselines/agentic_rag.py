@@ -17,15 +17,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from colligate.core import prompts
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.prompts import (
-    build_messages,
-    enclose,
-    render_passages,
-    render_question,
-    render_thoughts,
-)
 from colligate.core.run import Run
 from colligate.documents import Passage
 from colligate.lab.baselines.shared import Lookup, LookupMethod, StepReply, ask_step, require_all
@@ -62,7 +56,7 @@ class AgenticRAG(LookupMethod):
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):
                 await self._act(question, found, thoughts)
-        notes = render_thoughts(thoughts) if thoughts else ""
+        notes = prompts.render_thoughts(thoughts) if thoughts else ""
         shown = found.by_turns(len(found.passages))
         return await run.read(question, shown, form=self.form, notes=notes)
 
@@ -141,12 +135,12 @@ def _messages(
     remark: str,
     passages: Sequence[Passage],
 ) -> list[Message]:
-    searched = enclose("queries", "\n".join(f"- {query}" for query in queries))
-    return build_messages(
+    searched = prompts.enclose("queries", "\n".join(f"- {query}" for query in queries))
+    return prompts.build_messages(
         _STEP,
-        render_passages(passages) if passages else "",
+        prompts.render_passages(passages) if passages else "",
         f"Searched so far:\n{searched}" if queries else "",
-        render_thoughts(thoughts) if thoughts else "",
-        render_question(question),
+        prompts.render_thoughts(thoughts) if thoughts else "",
+        prompts.render_question(question),
         remark,
     )

@@ -96,10 +96,7 @@ class ASC(LookupMethod):
 
         async def sample(number: int) -> None:
             reply = await run.chat(
-                messages,
-                max_tokens=self.sample_tokens,
-                temperature=self.temperature,
-                seed=number,
+                messages, max_tokens=self.sample_tokens, temperature=self.temperature, seed=number
             )
             samples[number] = reply.text.strip()
 

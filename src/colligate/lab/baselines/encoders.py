@@ -104,10 +104,7 @@ TokenProbability = tuple[int, int, float]
 
 
 class TokenClassifier(TransformersModel):
-    """A model with a head for token classification.
-
-    A text longer than the window is read in pieces, cut after a full stop or a line end.
-    """
+    """A model with a head for token classification; a long text is read in pieces of sentences."""
 
     auto_class = "AutoModelForTokenClassification"
     window: ClassVar[int] = 512
@@ -167,9 +164,7 @@ get_token_classifier = lru_cache(maxsize=2)(TokenClassifier)
 # Readers trained on SQuAD: the words of a text that answer a question, if any
 
 # The defaults of the question-answering pipeline of transformers 4, in tokens.
-_WINDOW = 384
-_STRIDE = 128
-_ANSWER_TOKENS = 15
+_WINDOW, _STRIDE, _ANSWER_TOKENS = 384, 128, 15
 _QUESTION_WORDS = 64  # of a longer question the rest is not read
 
 
@@ -182,11 +177,8 @@ class ExtractiveReader(TransformersModel):
         """Return the answer in the words of the context; empty if no answer is most likely."""
         if not context.strip():
             return ""
-        return await self.run(
-            lambda: extract_answer(
-                self.clean(question), self.clean(context), self.tokenizer, self.model
-            )
-        )
+        texts = self.clean(question), self.clean(context)
+        return await self.run(lambda: extract_answer(*texts, self.tokenizer, self.model))
 
 
 def extract_answer(question: str, context: str, tokenizer: Any, model: Any) -> str:
@@ -240,10 +232,7 @@ class Seq2Seq(TransformersModel):
     async def write(
         self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
     ) -> str:
-        """Write greedily after the beginning of a text and `end`.
-
-        Both together have at most `read_tokens` tokens: a long text is cut so that `end` fits.
-        """
+        """Write greedily after a text, cut so that it fits with `end`, and `end`."""
         return await self.run(
             self._write, self.clean(text), self.clean(end), read_tokens, max_tokens
         )
@@ -273,10 +262,7 @@ get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
 def compute_last_token_features(
     name: str, texts: Sequence[str], *, most: int
 ) -> NDArray[np.float64]:
-    """Return the last layer's state at each text's last token, [texts, width]. Blocks.
-
-    Texts are cut after `most` tokens.
-    """
+    """Return the last layer's state at each text's last token of `most`, [texts, width]. Blocks."""
     loaded = TransformersModel(name)
     with import_module("torch").inference_mode():
         read = (loaded.tokenize(text, most).to(loaded.model.device) for text in texts)

@@ -17,15 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
+from colligate.core import prompts
 from colligate.core.answer import Answer
 from colligate.core.events import Scored
 from colligate.core.fit import Room, fit_window
-from colligate.core.prompts import (
-    build_attention_prompt,
-    build_messages,
-    render_passages,
-    render_question,
-)
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Needs
@@ -102,20 +97,17 @@ _READER_TOKENS = 4000  # of its instruction and its reply, at most
 
 
 async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
-    """Return the best that fit the reader's window, which would leave out the last in U shape.
-
-    What the reader needs besides is estimated.
-    """
+    """Return the best that fit the reader's window, by estimate: it would leave out the last."""
 
     def prompt(shown: Sequence[Shown]) -> list[Message]:
-        passages = render_passages([each.passage for each in shown])
-        return build_messages("", passages, render_question(question))
+        passages = prompts.render_passages([each.passage for each in shown])
+        return prompts.build_messages("", passages, prompts.render_question(question))
 
     return await fit_window(ranked, prompt, run, Room(_READER_TOKENS, last=True))
 
 
 async def _measure(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
-    return await run.attention(*build_attention_prompt(question, passages, lead=False))
+    return await run.attention(*prompts.build_attention_prompt(question, passages, lead=False))
 
 
 _DUMMY = "N/A "  # has no content; repeated until it is as long as a document

@@ -28,20 +28,13 @@ from colligate.core.events import Noted
 from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.run import Run
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import (
-    Lookup,
-    LookupMethod,
-    StepReply,
-    ask_step,
-    find_grounds,
-    make_prompt,
-)
+from colligate.lab.baselines import shared
 from colligate.readers.citing import Statement, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
-class GenGround(LookupMethod):
+class GenGround(shared.LookupMethod):
     """Guess the answer to one simple question after another, and ground each guess in passages.
 
     The reader answers from the passages that ground the history, with the history as notes; if
@@ -78,7 +71,7 @@ class GenGround(LookupMethod):
         shown = found.of(grounds) if grounds else found.by_turns(self.k)
         return await run.read(question, shown, form=self.form, notes=history.render())
 
-    async def _work(self, question: str, found: Lookup, history: _History) -> None:
+    async def _work(self, question: str, found: shared.Lookup, history: _History) -> None:
         """Deduce, retrieve and ground until a rule ends the rounds."""
         known: set[str] = set()
         for number in range(self.iterations):
@@ -114,9 +107,9 @@ class GenGround(LookupMethod):
         guessed = enclose("log", f"Guess: {asked.answer or 'none'}")
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            reply = await ask_step(
+            reply = await shared.ask_step(
                 batch,
-                make_prompt(_GROUND, asked.subquestion, guessed),
+                shared.make_prompt(_GROUND, asked.subquestion, guessed),
                 Grounded,
                 run,
                 max_tokens=self.ground_tokens,
@@ -124,7 +117,7 @@ class GenGround(LookupMethod):
             )
             said = reply.statements if reply else []
             if reply and (refs := await locate_statements(asked.subquestion, said, batch, run)):
-                history.grounds += find_grounds(refs[:1], batch)
+                history.grounds += shared.find_grounds(refs[:1], batch)
                 return _shorten(reply.answer) or _shorten(refs[0].sentence)
         return ""
 
@@ -163,14 +156,14 @@ states them in one full sentence. When no passage answers the question, "stateme
 _LONGEST = 400  # characters of a sub-question or an answer
 
 
-class Deduced(StepReply):
+class Deduced(shared.StepReply):
     """The next sub-question and a guess."""
 
     subquestion: str = Field(json_schema_extra={"maxLength": _LONGEST})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
 
 
-class Grounded(StepReply):
+class Grounded(shared.StepReply):
     """The words that answer the sub-question (<ref>), and the revised answer (<revise>)."""
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 1})

@@ -48,12 +48,7 @@ class LLMLingua2(DocumentMethod):
     target: int | None = None
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Shorten, read.
-
-        Raises:
-            WeightsUnavailable: no classifier is named, or it cannot be loaded.
-            MissingExtra: torch or transformers is not installed.
-        """
+        """Shorten, read."""
         hint = "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder"
         name = require_weights(self.classifier, self.name, "token classifier", hint)
         classifier, passages = get_token_classifier(name), await self.choose(question, run)

@@ -130,10 +130,7 @@ _RESTRICTIVE = "We can get the answer to this question in the given documents." 
 
 
 def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
-    """Return the indexes of the best `share` (0 to 1) of the scores, in order.
-
-    Of equal scores the earlier ones are kept.
-    """
+    """Return the places of the best `share` (0 to 1) of the scores; of equal ones the earlier."""
     count = round(len(scores) * min(1.0, max(0.0, share)))
     ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
     return sorted(ranked[:count])

@@ -198,16 +198,10 @@ def margin_messages(before: str, sentence: str) -> list[Message]:
     )
 
 
-# Merging
-
-
 def merge_chunks(
     chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
 ) -> list[tuple[int, int]]:
-    """Merge neighbouring chunks as long as they have at most `most` words.
-
-    Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
-    """
+    """Merge neighbouring runs of sentences up to `most` words; `sizes` are those of a sentence."""
     words = [sum(sizes[start:end]) for start, end in chunks]
     runs = split_by_tokens(words, most) if chunks else []
     return [(chunks[run.start][0], chunks[run.stop - 1][1]) for run in runs]

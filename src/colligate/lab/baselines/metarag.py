@@ -25,24 +25,14 @@ from colligate.core.events import Noted
 from colligate.core.prompts import enclose
 from colligate.core.run import Run
 from colligate.documents import Passage
+from colligate.lab.baselines import shared
 from colligate.lab.baselines.encoders import get_seq2seq
-from colligate.lab.baselines.shared import (
-    Lookup,
-    LookupMethod,
-    Prompt,
-    S,
-    StepReply,
-    ask_step,
-    make_prompt,
-    meter_passes,
-    write_step,
-)
 from colligate.models import Role
 from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class MetaRAG(LookupMethod):
+class MetaRAG(shared.LookupMethod):
     """Answer, compare with an expert's answer, and where they differ criticise and answer again.
 
     The paper's expert is `gaussalgo/T5-LM-Large_Canard-HotpotQA-rephrase`, and
@@ -93,7 +83,7 @@ class _Work:
 
     method: MetaRAG
     question: str
-    found: Lookup
+    found: shared.Lookup
     run: Run
     reason: str = ""
     answer: str = ""
@@ -133,7 +123,7 @@ class _Work:
         # The critic is a model that read an answer from the documents: its words are material.
         critic = f"What a critic says of the answer before:\n{_render_log(feedback=feedback)}"
         after = (*advice, critic if feedback.strip() else "")
-        prompt = make_prompt(_ANSWER, self.question, *after)
+        prompt = shared.make_prompt(_ANSWER, self.question, *after)
         made = await self._ask(self.passages, prompt, ReasonedAnswer, self.method.answer_tokens)
         if made is not None:
             self.reason, self.answer = made.reason.strip(), made.answer.strip()
@@ -164,7 +154,7 @@ class _Work:
 
     async def _plan(self) -> tuple[list[str], str]:
         """Ask the critic; return the advice and the feedback, after looking up more if needed."""
-        check = make_prompt(_CHECK, self.question, _render_log(answer=self.answer))
+        check = shared.make_prompt(_CHECK, self.question, _render_log(answer=self.answer))
         checked = await self._ask([], check, Checked, self.method.judge_tokens)
         knows = await self._judge(_INTERNAL, [], default=False)
         says = await self._judge(_EXTERNAL, self.passages, default=True)
@@ -197,30 +187,36 @@ class _Work:
         return query.strip("\"'“”")[: self.method.query_characters].strip() or self.question
 
     async def _write_step(self, instruction: str, role: Role, log: str = "") -> str:
-        prompt = make_prompt(instruction, self.question, log)
-        reply = await write_step(self.passages, prompt, self.run, self.method.judge_tokens, role)
+        prompt = shared.make_prompt(instruction, self.question, log)
+        reply = await shared.write_step(
+            self.passages, prompt, self.run, self.method.judge_tokens, role
+        )
         return " ".join(reply.split())
 
     async def _judge(
         self, instruction: str, passages: Sequence[Passage], log: str = "", *, default: bool
     ) -> bool:
         """Ask for a yes or no; an unreadable reply is the default."""
-        prompt = make_prompt(instruction, self.question, log)
+        prompt = shared.make_prompt(instruction, self.question, log)
         made = await self._ask(passages, prompt, Sufficient, self.method.judge_tokens)
         return default if made is None else made.sufficient
 
     async def _ask(
-        self, passages: Sequence[Passage], prompt: Prompt, schema: type[S], max_tokens: int
-    ) -> S | None:
+        self,
+        passages: Sequence[Passage],
+        prompt: shared.Prompt,
+        schema: type[shared.S],
+        max_tokens: int,
+    ) -> shared.S | None:
         why = "a reply counts for nothing"
-        return await ask_step(
+        return await shared.ask_step(
             passages, prompt, schema, self.run, max_tokens=max_tokens, warning=why
         )
 
 
 async def _write(name: str, text: str, end: str, max_tokens: int, run: Run) -> str:
     """Let an encoder-decoder model write, metered."""
-    with meter_passes(name, run):
+    with shared.meter_passes(name, run):
         return await get_seq2seq(name).write(text, end=end, max_tokens=max_tokens)
 
 
@@ -237,7 +233,7 @@ Reply with JSON. "reason" says step by step how the answer follows. "answer" is 
 few words. "certain" is false when you doubt it, or when it says that it cannot be known."""
 
 
-class ReasonedAnswer(StepReply):
+class ReasonedAnswer(shared.StepReply):
     """An answer and how it follows."""
 
     reason: str = Field(default="", json_schema_extra={"maxLength": _REASON})
@@ -275,14 +271,14 @@ ErrorKind = Literal["incomplete reasoning", "answer redundance", "ambiguity unde
 """The common errors of multi-hop answers, as the paper lists them."""
 
 
-class Checked(StepReply):
+class Checked(shared.StepReply):
     """The errors of an answer."""
 
     errors: list[ErrorKind] = Field(default_factory=list)
     feedback: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
 
 
-class Sufficient(StepReply):
+class Sufficient(shared.StepReply):
     """Yes or no."""
 
     sufficient: bool

@@ -50,12 +50,7 @@ class Recomp(DocumentMethod):
     budget: int = 2048  # LongRefiner
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Score, choose, read.
-
-        Raises:
-            WeightsUnavailable: no encoder is named, or it cannot be loaded.
-            MissingExtra: torch or transformers is not installed.
-        """
+        """Score, choose, read."""
         hint = "set encoder=fangyuan/nq_extractive_compressor (or tqa, hotpotqa), or a folder"
         encoder = require_weights(self.encoder, self.name, "dual encoder", hint)
         if self.level == "chunks":

@@ -82,12 +82,7 @@ class SelfRAG(LookupMethod):
     reflection: str | None = None
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Retrieve if need be, write and criticise, read the best.
-
-        Raises:
-            WeightsUnavailable: no model is named, or it cannot be loaded.
-            MissingExtra: torch or transformers is not installed.
-        """
+        """Retrieve if need be, write and criticise, read the best."""
         hint = "set reflection=selfrag/selfrag_llama2_7b, or a folder"
         name = require_weights(self.reflection, self.name, "model with reflection tokens", hint)
         model = get_reflective_model(name)
@@ -116,10 +111,7 @@ class SelfRAG(LookupMethod):
     async def _search_beams(
         self, question: str, passages: Sequence[Passage], model: ReflectiveModel, run: Run
     ) -> _Beam:
-        """Return the longest answer with the highest score, written sentence by sentence.
-
-        As in the released code a finished answer does not compete with longer ones.
-        """
+        """Return the best of the longest answers; as released, a finished one does not compete."""
         beams = [_Beam()]
         for depth in range(self.depth):
             going = [b for b in beams if not depth or b.more + self.bonus > self.threshold]
@@ -171,10 +163,7 @@ class SelfRAG(LookupMethod):
 
 @dataclass(frozen=True)
 class _Beam:
-    """An answer so far: its sentences, the passage of each, and the product of their scores.
-
-    `more` are the odds of looking up more.
-    """
+    """An answer so far: sentences, their passages, product of scores, odds of looking up `more`."""
 
     sentences: tuple[str, ...] = ()
     passages: tuple[Passage, ...] = ()
@@ -304,10 +293,7 @@ class ReflectionStep:
 def judge_steps(
     text: str, steps: Sequence[ReflectionStep], ids_of: Mapping[str, int], input_tokens: int = 0
 ) -> ReflectedText:
-    """Compute the judgements of a text: relevance at its first token, the others at their tokens.
-
-    `ids_of` are the ids of the reflection tokens.
-    """
+    """Compute the judgements of a text: relevance at its first token, others at their tokens."""
 
     def judge(
         steps: Sequence[ReflectionStep], kind: Sequence[str], weights: Sequence[float]

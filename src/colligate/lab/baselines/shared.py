@@ -33,10 +33,7 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Baseline:
-    """A published method to compare with.
-
-    Its whole numbers are 1 or more and its others 0 or more, but for those in `LEAST`.
-    """
+    """A published method to compare with; its numbers are 1, or 0, or more, but for `LEAST`."""
 
     LEAST: ClassVar[Mapping[str, float]] = {}
     needs: ClassVar[Needs] = Needs()
@@ -167,10 +164,7 @@ _LONGEST_QUERY = 60  # characters of one that a reason repeats
 
 @dataclass
 class Lookup:
-    """The passages that searches found, search by search, in their order.
-
-    Each search returns `k` passages, with a reranker the best of `pool`.
-    """
+    """What searches found, one by one: `k` passages each, of a reranker the best of `pool`."""
 
     run: Run
     k: int
@@ -196,8 +190,8 @@ class Lookup:
     @property
     def latest_first(self) -> list[Passage]:
         """The same, the last search first: a full prompt then lacks the oldest passages."""
-        by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
-        return list(dict.fromkeys(passage for found in by_search for passage in found))
+        hits = (hit for _, found in reversed(self.searches) for hit in found)
+        return list(dict.fromkeys(hit.passage for hit in hits))
 
     def of(self, passages: Sequence[Passage]) -> list[Shown]:
         """Return these passages, each with the search that found it first."""
@@ -220,9 +214,6 @@ class Lookup:
         return self.of(list(dict.fromkeys(passage for *_, passage in ranked))[:most])
 
 
-# What the reader is shown
-
-
 async def show_best(
     passages: Sequence[Passage],
     scores: Sequence[float],
@@ -232,10 +223,7 @@ async def show_best(
     most: int | None = None,
     budget: int | None = None,
 ) -> list[Shown]:
-    """Return passages in the order of their scores; of equal ones the earlier comes first.
-
-    They are at most `most`, with at most `budget` tokens of the reader. `by` names the scores.
-    """
+    """Return the best passages, `most` of them in a `budget` of tokens; `by` names the scores."""
     order = sorted(range(len(passages)), key=lambda place: -scores[place])[:most]
     ranked = [passages[place] for place in order]
     if budget is not None:
@@ -246,10 +234,7 @@ async def show_best(
 
 @dataclass(frozen=True)
 class Shortened(Assembled):
-    """Passages were shortened: `texts` are what is left, `shares` of each passage's characters.
-
-    The page draws them.
-    """
+    """Passages were shortened (the page draws it): what is left of them, as texts and as shares."""
 
     spans: tuple[Span, ...]
     shares: tuple[float, ...]
@@ -261,20 +246,14 @@ class Shortened(Assembled):
 def show_shortened(
     passages: Sequence[CompressedPassage], run: Run, scores: Sequence[float] = ()
 ) -> list[Shown]:
-    """Return compressed passages for the reader, in their order; empty ones are left out.
-
-    The evidence is each passage whole with the share of it that is shown.
-    """
+    """Return compressed passages for the reader, without empty ones; the evidence is whole."""
     scored = zip(passages, scores or [1.0] * len(passages), strict=True)
     left = [(each, score) for each, score in scored if each.kept]
     if passages and not left:
         run.warn("the compressor kept nothing of the passages: let it drop less")
-    texts, spans, shares = ([getattr(each, name) for each, _ in left] for name in _SHORTENED)
-    run.emit(Shortened(tuple(texts), tuple(spans), tuple(shares)))
+    columns = [tuple(getattr(each, name) for each, _ in left) for name in ("text", "span", "share")]
+    run.emit(Shortened(*columns))
     return [Shown(each, s, f"{each.share:.0%} of its characters were shown") for each, s in left]
-
-
-_SHORTENED = ("text", "span", "share")
 
 
 def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:
@@ -284,11 +263,7 @@ def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> I
 
 
 async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
-    """Return the first passages that have at most `budget` tokens together, titles included.
-
-    The first one that does not fit ends the list. If that is the very first, its beginning is
-    kept.
-    """
+    """Return the first passages of at most `budget` tokens; of a first that is longer a part."""
     model = run.model(Role.READER)
     kept: list[Passage] = []
     left = budget
@@ -317,11 +292,8 @@ async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
     return [document.passage(document.span(start, start + ends[min(room, len(ends)) - 1]))]
 
 
-# Models
-
-
 def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> str:
-    """Return the name of trained weights; raise `WeightsUnavailable` if none are named."""
+    """Return the name of trained weights; WeightsUnavailable if none are named."""
     if name is None:
         raise WeightsUnavailable(f"{strategy} needs a trained {kind}", "none is named", hint)
     return name
@@ -370,11 +342,7 @@ async def fit_prompt(
 
 
 async def write_step(
-    passages: Sequence[Passage],
-    prompt: Prompt,
-    run: Run,
-    max_tokens: int,
-    role: Role = Role.READER,
+    passages: Sequence[Passage], prompt: Prompt, run: Run, max_tokens: int, role: Role = Role.READER
 ) -> str:
     """Let the model write, from the first passages that fit."""
     messages = await fit_prompt(passages, prompt, run, Room(max_tokens, role))

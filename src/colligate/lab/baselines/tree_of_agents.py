@@ -94,10 +94,7 @@ Opinion = tuple[Sequence[str], str]
 
 @dataclass
 class _Agent:
-    """One agent: its part, its findings with their passages, and its vote.
-
-    `opinions` are (parts read, opinion) of each way through others' parts.
-    """
+    """One agent: its part, findings with passages, vote, and opinions with the parts read."""
 
     number: int
     part: list[Passage]
@@ -178,10 +175,7 @@ class _Agent:
 
 
 async def _elect(agents: Sequence[_Agent], run: Run) -> list[_Agent]:
-    """Return the agents with the result that most voted for; the judge decides a tie.
-
-    Without votes it is those that found something and whose decision was lost.
-    """
+    """Return who voted for what most did (the judge decides a tie), or whose vote was lost."""
     tied = count_votes([agent.vote for agent in agents])
     if not tied:
         lost = [agent for agent in agents if agent.grounds and not agent.vote]
@@ -190,7 +184,11 @@ async def _elect(agents: Sequence[_Agent], run: Run) -> list[_Agent]:
         return lost
     chosen = tied[0]
     if len(tied) > 1:
-        opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
+        voters = [[agents[place] for place in places] for places in tied]
+        opinions = [
+            (list(dict.fromkeys(f for agent in each for f in agent.findings)), each[0].vote)
+            for each in voters
+        ]
         shown = _render_opinions("Result", opinions)
         with reserve_for_answer(run, lambda: tied):
             made = await agents[0].ask(_JUDGE, Judged, shown, role=Role.JUDGE)
@@ -238,10 +236,6 @@ def _show(winners: Sequence[_Agent]) -> list[Shown]:
         return [Shown(each, 1.0, "quoted by an agent that won") for each in quoted]
     parts = dict.fromkeys(passage for agent in winners for passage in agent.part)
     return [Shown(each, 0.0, "read by an agent that won") for each in parts]
-
-
-def _join_findings(agents: Sequence[_Agent], places: Sequence[int]) -> list[str]:
-    return list(dict.fromkeys(each for place in places for each in agents[place].findings))
 
 
 def _render_votes(agents: Sequence[_Agent], winners: Sequence[_Agent]) -> str:

@@ -15,10 +15,7 @@ from colligate.lab.bench.tables import MAIN, RunResults
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """A metric of a data set on both sides, over the questions that both have.
-
-    Means are over these alone; `missing` counts the questions that only the other side has.
-    """
+    """A metric of a data set on both sides, over common questions; `missing` counts the others."""
 
     dataset: str
     metric: str
@@ -48,11 +45,8 @@ def compare_runs(
 
     With two runs `strategies` keeps only those of these names; with one it names the two, and
     without a name the run's first is compared with each of the others. Without `metrics` it is
-    that of the data set's first column in the suite's table, or the one that tells most.
-
-    Raises:
-        MissingPath, FaultyRecord: there is no run, or its rows are damaged.
-        UsageError: there is nothing to compare, or no such strategy or metric.
+    that of the data set's first column in the suite's table, or the one that tells most. UsageError
+    if there is nothing to compare.
     """
     ours = RunResults(first)
     if second is None:
@@ -91,10 +85,7 @@ def _pair_runs(
     if not both:
         raise UsageError(f"{one} and {other} have no strategy in common", "")
     return [
-        (
-            _Side(f"{labels[0]}: {name}", first, name),
-            _Side(f"{labels[1]}: {name}", second, name),
-        )
+        (_Side(f"{labels[0]}: {name}", first, name), _Side(f"{labels[1]}: {name}", second, name))
         for name in both
     ]
 

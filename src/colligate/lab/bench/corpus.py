@@ -64,10 +64,7 @@ class CorpusResolver:
         await self._stack.aclose()
 
     async def resolve(self, dataset: Dataset, question: Question) -> Question:
-        """Return the question with its documents and gold under the ids that its sources use.
-
-        In a folder of files a question names them by path, name or stem, the library by an id.
-        """
+        """Return the question with the sources' ids of the documents and gold that it names."""
         if not self._is_folder(dataset):
             if dataset.over != "corpus":
                 check_documents(question, await self._read_passages(dataset, question))
@@ -155,10 +152,7 @@ class CorpusResolver:
 
 
 def _name_index(path: Path, embedder: str, chunker: str) -> str:
-    """Return the folder name of a corpus's index: another one when a file of it changes.
-
-    Otherwise a search would find what was taken out of the corpus. Blocks.
-    """
+    """Return the folder of a corpus's index, another one when a file of it changes. Blocks."""
     parts = [str(path.absolute()), embedder, path_digest(path), chunker]
     whole = "\0".join(filter(None, parts))
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]

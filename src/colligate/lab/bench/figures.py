@@ -11,12 +11,11 @@ import math
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colligate.core.events import pluralize
 from colligate.lab.bench.suites import Method, Picture, PictureKind
@@ -28,9 +27,6 @@ from colligate.lab.bench.tables import (
     format_interval,
     format_number,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _INTERVALS = "Whiskers are 95 % intervals, by bootstrap over the questions."
 
@@ -346,8 +342,6 @@ _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
 
 
 # Drawing: lines with intervals, in one chart or in several small ones
-
-
 @dataclass(frozen=True)
 class Point:
     """A value at a place, with its interval where it has one."""
@@ -378,10 +372,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """The axes of lines; `limits` are of the vertical axis, the other may be a log.
-
-    With `groups` the other axis has these names, which the places of points count from 0.
-    """
+    """The axes of lines: `limits` of the vertical one; the other is a log, or has `groups`."""
 
     x_label: str
     y_label: str
@@ -421,18 +412,28 @@ def can_draw() -> bool:
 def draw_lines(
     panels: Sequence[Panel], chart: Chart, front: Sequence[tuple[float, float]] = ()
 ) -> str:
-    """Draw the lines of each panel over a common vertical axis; "" where there is no point.
+    """Draw the lines of each panel over a common vertical axis, as an SVG file without a date.
 
-    With a `front`, which is drawn as steps, or with groups the points of a series are not joined.
+    It is "" where there is no point, or no matplotlib. With a `front`, which is drawn as steps, or
+    with groups the points of a series are not joined.
     """
     panels = [replace(panel, series=_keep_finite(panel.series)) for panel in panels]
     panels = [panel for panel in panels if panel.series]
-    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
-        if canvas is None:
-            return ""
-        from matplotlib.ticker import LogLocator, MaxNLocator
+    if not can_draw() or not panels:
+        return ""
+    import matplotlib
+    from matplotlib.figure import Figure  # pyplot would touch what is global
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-        handles = {}
+    columns = min(3, len(panels))
+    rows, height = math.ceil(len(panels) / columns), 3.9 if len(panels) == 1 else 2.2
+    with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
+        warnings.simplefilter("ignore")  # glyphs that the measuring font lacks, cramped layouts
+        canvas = Figure(figsize=(_WIDTH, height * rows + 0.5), layout="constrained")
+        every = canvas.subplots(rows, columns, squeeze=False, sharey=True).flatten()
+        for unused in every[len(panels) :]:
+            unused.remove()
+        handles: dict[tuple[str, int], Any] = {}
         for ax, panel in zip(canvas.axes, panels, strict=True):
             if panel.marked is not None:
                 ax.axvspan(panel.marked - 0.4, panel.marked + 0.4, color=_MARKED, linewidth=0)
@@ -463,7 +464,14 @@ def draw_lines(
             ax.set_ylabel(_clean(chart.y_label))
             if chart.limits is not None:  # None would end the choice of limits by the values
                 ax.set_ylim(*chart.limits)
-        return _save(canvas, handles)
+        if len(handles) > 1:
+            labels = [_clean(label) for label, _ in handles]
+            below: Any = {"loc": "outside lower center", "ncols": 4}
+            where = below if len(panels) > 1 else {"loc": "outside right upper"}
+            canvas.legend(list(handles.values()), labels, **where)
+        buffer = io.StringIO()
+        canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
 def _keep_finite(series: Sequence[Series]) -> list[Series]:
@@ -482,41 +490,6 @@ def _measure_whiskers(points: Sequence[Point]) -> list[list[float]]:
     ends = [(p.y, math.nan if p.low is None else p.low, p.high) for p in points]
     below = [max(y - low, 0.0) for y, low, _ in ends]
     return [below, [math.nan if high is None else max(high - y, 0.0) for y, _, high in ends]]
-
-
-@contextmanager
-def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
-    """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
-
-    No global state is touched beyond the block: matplotlib's pyplot is not used.
-    """
-    if not can_draw() or not panels:
-        yield None
-        return
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    columns = min(3, panels)
-    rows = math.ceil(panels / columns)
-    with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
-        warnings.simplefilter("ignore")  # glyphs that the measuring font lacks, cramped layouts
-        canvas = Figure(figsize=(_WIDTH, height * rows + 0.5), layout="constrained")
-        every = canvas.subplots(rows, columns, squeeze=False, sharey=True).flatten()
-        for unused in every[panels:]:
-            unused.remove()
-        yield canvas
-
-
-def _save(canvas: Figure, handles: Mapping[tuple[str, int], Any]) -> str:
-    """Return the SVG file with its legend, without a date."""
-    if len(handles) > 1:
-        labels = [_clean(label) for label, _ in handles]
-        below: Any = {"loc": "outside lower center", "ncols": 4}
-        where = below if len(canvas.axes) > 1 else {"loc": "outside right upper"}
-        canvas.legend(list(handles.values()), labels, **where)
-    buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
 def _clean(text: str) -> str:

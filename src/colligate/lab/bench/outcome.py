@@ -78,10 +78,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a document, half-open in code points, with its text.
-
-    `title` is its document's.
-    """
+    """A stretch of a document with this `title`, half-open in code points, and its text."""
 
     document: str
     start: int
@@ -91,8 +88,6 @@ class Piece:
 
 
 # Rows on the disk: one for each data set, question and strategy, as it is answered
-
-
 class Key(NamedTuple):
     """The key of a row in its run. `question` is the question's id in its data set."""
 
@@ -134,10 +129,7 @@ class Row:
 
     @property
     def asked(self) -> tuple[str, tuple[str, ...]]:
-        """The question's words and right answers: what rows of one question have in common.
-
-        Words alone are not enough: some sets ask the same of other documents, as Loong does.
-        """
+        """The question's words and answers: some sets ask the same of other documents (Loong)."""
         return self.question_text, self.answers
 
     @property
@@ -174,17 +166,11 @@ ROWS: ResultFile[Key, Row] = ResultFile(
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Read the rows of a run's folder, in the order in which their keys first came. Blocks.
-
-    A last line that is not whole is left out, so a run can be read while it is in progress.
-    """
+    """Read the rows of a run's folder; a last line that is not whole is left out. Blocks."""
     if not (folder / ROWS.name).is_file():
         why, hint = f"it has no {ROWS.name}", "colligate bench run --out makes one"
         raise MissingPath(f"{folder} is not a run", why, hint)
     return list(ROWS.read(folder).values())
-
-
-# Asking
 
 
 ReaderAndCheck = tuple[Reader, Check | None]
@@ -192,10 +178,7 @@ ReaderAndCheck = tuple[Reader, Check | None]
 
 @dataclass(frozen=True)
 class Answerer:
-    """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
-
-    Without a reader of a name in `readers` it is made, and nothing is checked.
-    """
+    """Asks strategies questions; a reader not in `readers` is made, and nothing is checked."""
 
     spending: Spending
     timeout: float | None = None

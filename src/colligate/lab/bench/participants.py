@@ -13,13 +13,8 @@ from colligate.core.run import Retriever
 from colligate.core.strategy import needs_of
 from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import MissingCapability, MissingExtra, UsageError
+from colligate.lab.bench.metrics import groups
 from colligate.lab.bench.metrics.catalogue import require_groups
-from colligate.lab.bench.metrics.groups import (
-    Backends,
-    MissingBackend,
-    entail_by_trained,
-    read_by_trained,
-)
 from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
@@ -35,10 +30,7 @@ from colligate.settings import Settings
 
 @dataclass(frozen=True)
 class ModelNames:
-    """Models by name in `settings`, or given as objects; `nli` and `qa` for metrics that need them.
-
-    A judge is only asked if one is named: a reader that judges itself measures little.
-    """
+    """Models by name in `settings`, or as objects; a judge, `nli` and `qa` only where named."""
 
     settings: Settings = field(default_factory=Settings)
     models: Mapping[Role, ChatModel] = field(default_factory=dict)
@@ -73,14 +65,11 @@ class ModelNames:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part, and in what: what asks models, what measures answers, each model's record.
-
-    `plan` is what can be done with them of what was asked.
-    """
+    """Who takes part: what asks, what measures, their records, and what of the plan they can do."""
 
     plan: Plan
     answerer: Answerer
-    backends: Backends
+    backends: groups.Backends
     records: Mapping[str, ModelRecord]
 
 
@@ -106,10 +95,10 @@ async def open_participants(
     entries = await _choose_runnable(plan, models, session, trace)
     reranker = await session.open_reranker(trace) if plan.searches else None
     judge = every.get(Role.JUDGE)
-    backends = Backends(
+    backends = groups.Backends(
         judge=PaidJudge(judge, answerer.spending) if judge is not None else None,
-        nli=await asyncio.to_thread(entail_by_trained, names.nli) if names.nli else None,
-        qa=await asyncio.to_thread(read_by_trained, names.qa) if names.qa else None,
+        nli=await asyncio.to_thread(groups.entail_by_trained, names.nli) if names.nli else None,
+        qa=await asyncio.to_thread(groups.read_by_trained, names.qa) if names.qa else None,
     )
     records = await model_records(every, embedder, reranker)
     readers = await _open_readers({each.reader for each in entries}, models, session, trace)
@@ -181,7 +170,7 @@ async def _choose_runnable(
     return runnable
 
 
-def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
+def _add_optional_metrics(plan: Plan, backends: groups.Backends, trace: Trace) -> Plan:
     left_out: dict[str, str] = {}
     datasets = []
     for planned in plan.datasets:
@@ -191,7 +180,7 @@ def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
         for group in dataset.optional:
             try:
                 require_groups([group], backends)
-            except (MissingBackend, MissingExtra) as error:
+            except (groups.MissingBackend, MissingExtra) as error:
                 left_out[group] = str(error)
             else:
                 taken.append(group)

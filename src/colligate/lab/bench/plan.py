@@ -94,10 +94,7 @@ def plan(
     limit: int | None = None,
     seed: int = 0,
 ) -> Plan:
-    """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
-
-    `datasets` are names of the suite's; without any its default ones are asked.
-    """
+    """Read the questions to ask: `limit` of each of `datasets`, or as the suite says. Blocks."""
     chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
     chosen = chosen or [each for each in suite.datasets if each.default]
     if not any(entry.strategy.needs.reads for entry in entries):

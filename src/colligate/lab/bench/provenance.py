@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from colligate.lab.bench.suites import Suite, parse_suite
-from colligate.lab.jobs.identity import (
-    ADAPTER,
-    ModelRecord,
-    list_differences,
-    prompt_differences,
-    resume_error,
-)
+from colligate.lab.jobs import identity
 from colligate.lab.jobs.job import Invocation, RecordFile
 
 CHECK = "check of"
-_WITH_STRATEGIES = ("embedder", "reranker", CHECK, ADAPTER)
+_WITH_STRATEGIES = ("embedder", "reranker", CHECK, identity.ADAPTER)
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class Provenance:
     suite: str
     suite_text: str
     seed: int
-    models: Mapping[str, ModelRecord]
+    models: Mapping[str, identity.ModelRecord]
     datasets: tuple[str, ...]
     strategies: tuple[str, ...]
     questions: Mapping[str, int] = field(default_factory=dict)
@@ -57,12 +51,9 @@ class Provenance:
         return parse_suite(self.suite_text, self.suite, RUN.name, strict=False)
 
     def resume(self, now: Provenance, folder: Path) -> Provenance:
-        """Return the record of this run, resumed with what is asked for now.
-
-        More questions, data sets and strategies may be asked for; all else must be the same.
-        """
+        """Return this record with what is asked for now: more may be, all else must be the same."""
         if wrong := list(_find_differences(self, now)):
-            raise resume_error(folder, wrong)
+            raise identity.resume_error(folder, wrong)
         return replace(
             self,
             questions={**self.questions, **now.questions},
@@ -80,7 +71,7 @@ RUN = RecordFile("run.json", Provenance, "a run", "colligate bench run --out")
 
 def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     both = [file for file in before.data if file in now.data]
-    yield from list_differences(
+    yield from identity.list_differences(
         *(
             {
                 "the suite": of.suite,
@@ -99,10 +90,9 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
         first, second = before.models.get(role), now.models.get(role)
         # Models that only some strategies need may come and go with them; roles may not.
         if first != second and ((first and second) or not role.startswith(_WITH_STRATEGIES)):
-            was, is_now = (_describe_model(each) if each else "none" for each in (first, second))
+            was, is_now = (
+                f"{each.name}{each.digest and f' ({each.digest[:12]})'}" if each else "none"
+                for each in (first, second)
+            )
             yield f"the {role} was {was} and is {is_now}"
-    yield from prompt_differences(before.prompts, now.prompts, partial=True)
-
-
-def _describe_model(model: ModelRecord) -> str:
-    return model.name + (f" ({model.digest[:12]})" if model.digest else "")
+    yield from identity.prompt_differences(before.prompts, now.prompts, partial=True)

@@ -77,9 +77,6 @@ class QuestionReading:
     answers: tuple[str, ...]
 
 
-# Sampling
-
-
 class HasId(Protocol):
     """A question, or a document."""
 

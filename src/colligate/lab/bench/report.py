@@ -15,27 +15,17 @@ from jinja2 import Environment, StrictUndefined
 
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
+from colligate.lab.bench import tables
 from colligate.lab.bench.figures import ReportFigure, can_draw, make_figures
 from colligate.lab.bench.outcome import Row
-from colligate.lab.bench.tables import (
-    RunResults,
-    TextTable,
-    Verdict,
-    format_interval,
-    format_number,
-    make_measure_tables,
-)
+from colligate.lab.bench.tables import RunResults, TextTable, Verdict
 
 
 def write_report(directory: Path, out: Path | None = None) -> Path:
     """Write the report on the run in a folder, and return its path.
 
     It is `report.md` in the run's folder, or in the folder `out`, or the file `out`. Its figures
-    are beside it, and their names begin with its own.
-
-    Raises:
-        MissingPath: there is no run there.
-        ColligateError: a file of the run cannot be read, or the report cannot be written.
+    are beside it, and their names begin with its own. MissingPath if there is no run.
     """
     out = directory if out is None else out
     file = out / "report.md" if out.is_dir() else out
@@ -58,10 +48,7 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
 
 
 def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: str) -> str:
-    """Return the report; what documents, models and people wrote is escaped.
-
-    `stem` is how the names of the figures' files begin.
-    """
+    """Return the report, with what others wrote escaped; figures' files begin with `stem`."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True)
     environment.filters["md"] = escape_markdown
     template = resources.files(__package__).joinpath("templates", "report.md.j2")
@@ -69,14 +56,14 @@ def render_markdown(results: RunResults, figures: Sequence[ReportFigure], stem: 
         suite=results.suite,
         table=results.table,
         remarks=tuple(_make_remarks(results)),
-        measures=make_measure_tables(results),
+        measures=tables.make_measure_tables(results),
         figures=figures,
         stem=stem,
         verdicts=_make_verdicts(results),
         wrong=tuple(_list_wrong(results)),
         made_with=_make_provenance(results),
-        format_number=format_number,
-        format_interval=format_interval,
+        format_number=tables.format_number,
+        format_interval=tables.format_interval,
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -131,10 +118,7 @@ _LONGEST = 300  # characters of a text of them
 
 
 def _list_wrong(results: RunResults) -> Iterator[tuple[str, TextTable]]:
-    """Yield each strategy with answers of it that are not right, failures first.
-
-    Of many a sample is taken: the same one each time, from all data sets alike.
-    """
+    """Yield strategies with their answers that are not right, failures first; of many a sample."""
 
     def order(row: Row) -> tuple[bool, str]:
         return not row.error, sha256("\0".join(row.key[:2]).encode(errors="replace")).hexdigest()

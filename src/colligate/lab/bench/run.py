@@ -76,10 +76,7 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """The rows that a request asked for, and what this process did.
-
-    `asked` is how many rows this process wrote, `tokens` what it spent.
-    """
+    """The rows that a request asked for; `asked` are written and `tokens` spent by this process."""
 
     plan: Plan
     rows: Mapping[Key, Row]
@@ -97,14 +94,7 @@ def make_plan(request: BenchRequest) -> Plan:
 
 
 async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
-    """Ask and measure what has no row yet. Finished rows are kept, whatever happens.
-
-    Raises:
-        UsageError: the request is wrong, or the folder holds a run of something else.
-        BudgetExceeded: the budget is spent.
-        EndpointUnreachable: no model can be reached any more.
-        ColligateError: something cannot be opened or read.
-    """
+    """Ask and measure what has no row yet. Finished rows are kept, whatever happens."""
     trace = Trace([on_event], keep=False)
     request = replace(request, names=request.names.with_chunker(request.suite.chunker))
     planned = await asyncio.to_thread(make_plan, request)
@@ -296,10 +286,7 @@ class _Item:
 
 
 class _SharedSources:
-    """The documents of a question, opened for its first strategy and closed after its last.
-
-    `question` names its documents as the corpus does.
-    """
+    """The documents of a question, opened for its first strategy and closed after its last."""
 
     def __init__(self, question: Question, dataset: Dataset, corpora: CorpusResolver) -> None:
         self.question = question

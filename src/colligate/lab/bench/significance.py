@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,14 @@ _DRAWN_AT_ONCE = 2_000_000  # question indices in memory
 _ALL_SIGNS = 16  # differences of which all combinations of signs are computed
 _LAST_BITS = 1e-12
 _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+
+
+class Resampling(TypedDict, total=False):
+    """How samples are drawn: how many, and which values are not independent."""
+
+    resamples: int
+    strata: Sequence[Hashable]
+    clusters: Sequence[Hashable]
 
 
 @dataclass(frozen=True)
@@ -58,31 +66,20 @@ class Difference:
         return {"difference": self.mean, **{name: getattr(self, name) for name in names}}
 
 
-def bootstrap(
-    values: ArrayLike,
-    seed: int,
-    resamples: int = RESAMPLES,
-    strata: Sequence[Hashable] | None = None,
-    clusters: Sequence[Hashable] | None = None,
-) -> tuple[float, float]:
+def bootstrap(values: ArrayLike, seed: int, **drawn: Unpack[Resampling]) -> tuple[float, float]:
     """Return the 95% interval of a mean over questions.
 
     Where all values are equal it has no width: it tells nothing about questions not asked. With
     `strata`, one for each value, each stratum is drawn from separately and keeps its size. Values
     with the same of `clusters`, one for each value, are drawn together.
     """
-    means = resampled_means(_check(values), seed, resamples, strata, clusters)
+    means = resampled_means(_check(values), seed, **drawn)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
 
 def paired_bootstrap(
-    first: ArrayLike,
-    second: ArrayLike,
-    seed: int,
-    resamples: int = RESAMPLES,
-    strata: Sequence[Hashable] | None = None,
-    clusters: Sequence[Hashable] | None = None,
+    first: ArrayLike, second: ArrayLike, seed: int, **drawn: Unpack[Resampling]
 ) -> Difference:
     """Return mean(first) - mean(second) over questions that both answered, in the same order.
 
@@ -96,7 +93,7 @@ def paired_bootstrap(
     if ours.shape != theirs.shape:
         raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
     differences = ours - theirs
-    means = resampled_means(differences, seed, resamples, strata, clusters)
+    means = resampled_means(differences, seed, **drawn)
     # Sums of the same parts in another order differ in the last bits; zero must be zero.
     least = _LAST_BITS * np.abs(differences).max()
     means[np.abs(means) <= least] = 0
@@ -104,16 +101,10 @@ def paired_bootstrap(
     mean = float(differences.mean())
     observed = np.sign(mean) if abs(mean) > least else 0
     against = (np.sign(means) == -observed).mean() + (means == 0).mean() / 2 if observed else 0.5
-    sums, _ = _sum_clusters(differences, clusters)
+    sums, _ = _sum_clusters(differences, drawn.get("clusters"))
     exact = _flip_signs(sums[np.abs(sums) > least], seed)
-    p = float(min(1.0, max(2 * against, 1 / resamples, exact)))
+    p = float(min(1.0, max(2 * against, 1 / len(means), exact)))
     return Difference(mean, float(low), float(high), p, len(differences))
-
-
-def _sign_p(fewer: int, count: int) -> float:
-    """Return the two-sided p of the sign test: `fewer` of `count` differ in the rarer direction."""
-    tail = sum(math.comb(count, heads) for heads in range(fewer + 1))  # exact
-    return min(1.0, 2 * tail / (1 << count))
 
 
 def _flip_signs(sums: NDArray[np.float64], seed: int) -> float:
@@ -122,7 +113,9 @@ def _flip_signs(sums: NDArray[np.float64], seed: int) -> float:
     if not len(sums):
         return 1.0
     if np.ptp(sizes) <= _LAST_BITS * sizes.max():
-        return _sign_p(int(min(np.sum(sums > 0), np.sum(sums < 0))), len(sums))
+        fewer, count = int(min(np.sum(sums > 0), np.sum(sums < 0))), len(sums)
+        tail = sum(math.comb(count, heads) for heads in range(fewer + 1))  # the sign test's, exact
+        return min(1.0, 2 * tail / (1 << count))
     reached = np.abs(sums.sum()) - _LAST_BITS * sizes.sum()
     if len(sums) <= _ALL_SIGNS:
         totals = np.zeros(1)

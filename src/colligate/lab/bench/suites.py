@@ -165,15 +165,8 @@ class Picture(_Part):
     label: str = ""
 
 
-# Reading
-
-
 def read_suite(name: str) -> Suite:
-    """Return the suite of a name (`list_suites`), or the one in a file of the user's.
-
-    Raises:
-        UsageError: there is no such suite, or its file is not valid.
-    """
+    """Return the suite of a name (`list_suites`), or the one in a file of the user's."""
     return parse_suite(*_SUITES.read(name))
 
 
@@ -184,10 +177,7 @@ def list_suites() -> tuple[str, ...]:
 
 
 def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suite:
-    """Return the suite of a TOML text; errors name the file and the key.
-
-    Without `strict`, keys that this version does not know are left out: another version wrote them.
-    """
+    """Return the suite of a TOML text, unless `strict` without keys that are not known."""
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
     table = parse_toml(text, file)
     if not strict:
@@ -299,10 +289,7 @@ OWN = "own"
 
 
 def make_own_suite(questions: Path, documents: Path | None, format: str = "auto") -> Suite:
-    """Return the suite of one file of questions; without `documents` each question brings its own.
-
-    Questions that name documents are asked over these, the others over the whole folder.
-    """
+    """Return the suite of one file of questions, over the documents they name, or all."""
     keys = {"file": str(questions.absolute()), "format": format}
     if documents is not None:
         keys |= {"over": "documents", "corpus": str(documents.absolute())}

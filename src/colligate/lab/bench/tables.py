@@ -15,13 +15,12 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TypedDict
 
 from pydantic import TypeAdapter
 
@@ -33,6 +32,7 @@ from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.significance import (
     FEWEST,
     Difference,
+    Resampling,
     bootstrap,
     correct_for_many,
     paired_bootstrap,
@@ -59,25 +59,16 @@ _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_s
 _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
 
 
-class Resampling(TypedDict, total=False):
-    """Arguments of the bootstraps that tell which values are not independent."""
-
-    strata: Sequence[str]
-    clusters: Sequence[Hashable]
-
-
 class RunResults:
-    """The results in a run's folder; `datasets` and `methods` are those that have rows.
-
-    Both are in the suite's order. Reads the folder, and blocks.
-    """
+    """The results in a run's folder; `datasets` and `methods` have rows, in the suite's order."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.provenance = RUN.read(directory)
         self.suite = self.provenance.parsed_suite()
         self.rows = read_rows(directory)
-        self._totals = read_totals(directory, self.rows)
+        totals = load_totals(directory, self.rows)
+        self._totals = {key: cell.metrics for key, cell in totals.items()}
         known = {each.name: each for each in self.suite.strategies}
         names = _put_known_first(known, (row.strategy for row in self.rows))
         self.methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
@@ -133,10 +124,7 @@ class RunResults:
         return {**means, **self._totals.get((dataset, method), {})}
 
     def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
-        """Return how values of these questions are drawn: one that is there twice, together.
-
-        Several data sets may ask the same one; each set keeps its size.
-        """
+        """Return how values of questions are drawn: those of one together, each data set apart."""
         keys = list(keys)
         shared: Resampling = {"clusters": [self.asked[key] for key in keys]}
         datasets = [dataset for dataset, _ in keys]
@@ -153,10 +141,7 @@ class RunResults:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The suite's columns of data sets that have rows.
-
-        If no row has their metrics, they are the main metrics that were measured.
-        """
+        """The suite's columns of data sets with rows; if none was measured, main metrics."""
         found = tuple(each for each in self.suite.columns if self.members(each.dataset))
         cells = ((c.dataset, each.name, c.metric) for c in found for each in self.methods)
         if any(self.total(*cell) is not None or self.values(*cell) for cell in cells):
@@ -207,7 +192,15 @@ class RunResults:
     @cached_property
     def table(self) -> ResultTable:
         """The suite's table."""
-        return _make_result_table(self)
+        labels = [each.label or each.metric for each in self.columns]
+        distinct = len(set(labels)) == len(labels)
+        columns = [_make_column(self, each, distinct) for each in self.columns]
+        printed = _collect_printed(self)
+        ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in self.methods]
+        rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
+        models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
+        notes = tuple(dict.fromkeys(each.note for each in self.suite.published if each.note))
+        return ResultTable(tuple(columns), rows, models, notes if models else ())
 
 
 def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
@@ -301,8 +294,6 @@ def _divide_means(above: Mapping[str, float], below: Mapping[str, float]) -> dic
 
 
 # The suite's table
-
-
 @dataclass(frozen=True)
 class ResultTable:
     """The suite's table.
@@ -365,26 +356,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A strategy's row, and what papers print of it by their model.
-
-    `name` is the strategy's, None for a row that only a paper has.
-    """
+    """A strategy's row (`name` None: a paper's alone), and what papers print of it by model."""
 
     label: str
     name: str | None
     printed: Mapping[str, Sequence[Published | None]]
-
-
-def _make_result_table(results: RunResults) -> ResultTable:
-    labels = [each.label or each.metric for each in results.columns]
-    distinct = len(set(labels)) == len(labels)
-    columns = [_make_column(results, each, distinct) for each in results.columns]
-    notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
-    printed = _collect_printed(results)
-    ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in results.methods]
-    rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
-    models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
-    return ResultTable(tuple(columns), rows, models, notes if models else ())
 
 
 def _collect_printed(results: RunResults) -> dict[str, dict[str, list[Published | None]]]:
@@ -431,10 +407,7 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
 
 
 def _measure_gaps(
-    results: RunResults,
-    values: Mapping[str, Mapping[QuestionKey, float]],
-    best: str,
-    scale: float,
+    results: RunResults, values: Mapping[str, Mapping[QuestionKey, float]], best: str, scale: float
 ) -> dict[str, Difference]:
     """Return the gaps from the best, without those that have too few questions for any test."""
     found: dict[str, Difference] = {}
@@ -500,10 +473,7 @@ TOTALS_FILE = "totals.json"
 
 @dataclass(frozen=True)
 class _Totals:
-    """The values of a strategy on a data set, and the groups that they were taken of.
-
-    `rows` is the digest of the rows they were taken of: a cell of others does not count.
-    """
+    """The values of a strategy on a data set, the groups `taken`, and a digest of their `rows`."""
 
     dataset: str
     strategy: str
@@ -516,11 +486,8 @@ _TOTALS = TypeAdapter(list[_Totals])
 
 
 def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[str, str]:
-    """Take the metrics of the whole run that the file lacks; return why some could not be taken.
-
-    Blocks.
-    """
-    kept, problems = _load_totals(directory, rows), dict[str, str]()
+    """Take the whole run's metrics that the file lacks; return why some were not taken. Blocks."""
+    kept, problems = load_totals(directory, rows), dict[str, str]()
     before = dict(kept)
     for asked in plan.datasets:
         questions = {each.id: each for each in asked.questions}
@@ -536,25 +503,17 @@ def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[s
                     found = group.of_run([(questions[row.question], row.outcome) for row in of])
                 except ColligateError as error:
                     problems[group.name] = str(error)
-                else:
-                    metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
-                    kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
+                    continue
+                metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
+                kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
     if kept != before:
         text = json.dumps([asdict(cell) for cell in kept.values()], ensure_ascii=False, indent=1)
         write_whole(directory / TOTALS_FILE, [text])
     return problems
 
 
-def read_totals(
-    directory: Path, rows: Collection[Row]
-) -> Mapping[tuple[str, str], Mapping[str, float]]:
-    """Return the metrics of a whole run by data set and strategy, those of these rows. Blocks."""
-    return {
-        key: cell.metrics for key, cell in _load_totals(directory, rows).items() if cell.metrics
-    }
-
-
-def _load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Totals]:
+def load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Totals]:
+    """Return what was taken of these rows, by data set and strategy. Blocks."""
     file = directory / TOTALS_FILE
     if not file.is_file():
         return {}
@@ -563,11 +522,9 @@ def _load_totals(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str]
     except (OSError, ValueError) as error:
         why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
         raise ColligateError(f"{file} cannot be read", why, hint) from error
-    of = defaultdict[tuple[str, str], list[Row]](list)
-    for row in rows:
-        of[row.dataset, row.strategy].append(row)
     found = {(cell.dataset, cell.strategy): cell for cell in cells}
-    return {key: cell for key, cell in found.items() if cell.rows == digest_rows(of[key])}
+    of = {key: digest_rows(row for row in rows if row.key[::2] == key) for key in found}
+    return {key: cell for key, cell in found.items() if cell.rows == of[key]}
 
 
 def digest_rows(rows: Iterable[Row]) -> str:

@@ -29,10 +29,7 @@ class TomlFolder:
         return tuple(sorted(name.removesuffix(".toml") for name in found))
 
     def read(self, name: str) -> tuple[str, str, str]:
-        """Return the text of a file, its name without an ending, and what errors call it.
-
-        UsageError if there is no such file, of ours by its name or of the user's by its path.
-        """
+        """Return the text of a file, its name, and what errors call it; UsageError without one."""
         if name in self.names():
             return self._place().joinpath(f"{name}.toml").read_text("utf-8"), name, f"{name}.toml"
         file = Path(name)

@@ -12,7 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_result, warn
-from colligate.cli.options import LIMITS, MODELS, OUTPUT, option
+from colligate.cli.options import LIMITS, MODELS, OUTPUT, argument, option
 from colligate.lab.commands import ItemTimeout, collect_given, pick, run_resumable, split_names
 
 if TYPE_CHECKING:
@@ -86,12 +86,10 @@ class BenchOptions:
         ),
     ] = None
     nli: Annotated[
-        str | None,
-        option("The entailment model: a T5 by name.", MODELS, metavar="NAME"),
+        str | None, option("The entailment model: a T5 by name.", MODELS, metavar="NAME")
     ] = None
     qa: Annotated[
-        str | None,
-        option("The reader of Disambig-F1: one for SQuAD 2.", MODELS, metavar="NAME"),
+        str | None, option("The reader of Disambig-F1: one for SQuAD 2.", MODELS, metavar="NAME")
     ] = None
     chunker: options.Chunker = None
     indexes: Annotated[
@@ -125,7 +123,7 @@ class BenchOptions:
 def bench_run_command(
     suite: Annotated[
         str,
-        options.argument(
+        argument(
             "A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
             "SUITE",
         ),
@@ -214,7 +212,7 @@ def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
 def bench_compare_command(
     runs: Annotated[
         list[Path],
-        options.argument(
+        argument(
             "Two runs, compared strategy by strategy; or one run, to compare its strategies.",
             "DIR [DIR]",
         ),
@@ -257,7 +255,7 @@ def bench_compare_command(
 
 @command(app, "report")
 def bench_report_command(
-    run: Annotated[Path, options.argument("A run's folder.", "DIR")],
+    run: Annotated[Path, argument("A run's folder.", "DIR")],
     *,
     out: Annotated[
         Path | None,
@@ -296,10 +294,7 @@ def bench_suites_command() -> int:
 
 @command(app, "convert")
 def bench_convert_command(
-    file: Annotated[
-        Path,
-        options.argument("A data set as published.", "FILE"),
-    ],
+    file: Annotated[Path, argument("A data set as published.", "FILE")],
     *,
     out: Annotated[
         Path, option("The file to write; packed if it ends in .gz.", OUTPUT, metavar="FILE")
@@ -332,9 +327,6 @@ def bench_convert_command(
     if corpus is not None:
         note(f"{pluralize(documents, 'document')}; {corpus}")
     return ANSWERED
-
-
-# Tables
 
 
 def show_results(done: SuiteRun, results: RunResults) -> None:

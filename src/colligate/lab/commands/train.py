@@ -12,6 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_result, warn
+from colligate.cli.options import LIMITS, MODELS, OUTPUT, argument, option
 from colligate.lab.commands import ItemTimeout, collect_given, pick, run_resumable, split_names
 
 if TYPE_CHECKING:
@@ -24,21 +25,18 @@ _DATA = "Data"
 
 Out = Annotated[
     Path,
-    options.option(
+    option(
         "The folder of the results. If it holds a part of the same work, the work is resumed.",
-        options.OUTPUT,
+        OUTPUT,
         metavar="DIR",
     ),
 ]
 Concurrency = Annotated[
-    int,
-    options.option(
-        "How many calls are made at once.", options.LIMITS, metavar="N", min=1, default=True
-    ),
+    int, option("How many calls are made at once.", LIMITS, metavar="N", min=1, default=True)
 ]
 Set = Annotated[
     list[str] | None,
-    options.option(
+    option(
         "Replace a parameter of the system, or a number of the training, such as epochs=2; may be "
         "repeated (docs/training.md).",
         _DATA,
@@ -46,10 +44,10 @@ Set = Annotated[
         metavar="NAME=VALUE",
     ),
 ]
-Tasks = Annotated[str | None, options.option("The tasks. Default: all.", _DATA, metavar="A,B")]
+Tasks = Annotated[str | None, option("The tasks. Default: all.", _DATA, metavar="A,B")]
 Limit = Annotated[
     int | None,
-    options.option(
+    option(
         "The number of questions or documents, or of samples of each task. Default: all.",
         _DATA,
         metavar="N",
@@ -65,16 +63,16 @@ class CurateOptions:
     out: Out
     teacher: Annotated[
         str | None,
-        options.option(
+        option(
             "The model whose replies are learnt: bundled, gguf:PATH, hf:NAME or "
             "openai:MODEL\\[@URL]; longrefiner's structuring needs none.",
-            options.MODELS,
+            MODELS,
             metavar="MODEL",
         ),
     ] = None
     questions: Annotated[
         Path | None,
-        options.option(
+        option(
             "The questions, in any format of docs/datasets.md; longrefiner's structuring needs "
             "none.",
             _DATA,
@@ -82,11 +80,11 @@ class CurateOptions:
         ),
     ] = None
     format: Annotated[
-        str, options.option("The format of the questions (docs/datasets.md).", _DATA, default=True)
+        str, option("The format of the questions (docs/datasets.md).", _DATA, default=True)
     ] = "auto"
     corpus: Annotated[
         Path | None,
-        options.option(
+        option(
             "Ask over a file of passages or a folder of documents, which is indexed in --out. "
             "Default: over the documents of each question.",
             _DATA,
@@ -97,13 +95,11 @@ class CurateOptions:
     limit: Limit = None
     seed: Annotated[
         int,
-        options.option(
-            "The seed that draws the questions and those held out.", _DATA, min=0, default=True
-        ),
+        option("The seed that draws the questions and those held out.", _DATA, min=0, default=True),
     ] = 0
     held_out: Annotated[
         float,
-        options.option(
+        option(
             "The share of questions, or documents, whose samples are kept for evaluation.",
             _DATA,
             metavar="SHARE",
@@ -115,10 +111,10 @@ class CurateOptions:
     parameters: Set = None
     judge: Annotated[
         str | None,
-        options.option(
+        option(
             "The model that decides which of dualrag's answers are right. Default: "
             "COLLIGATE_JUDGE, then the settings file, then the words of the right answer.",
-            options.MODELS,
+            MODELS,
         ),
     ] = None
     embedder: options.Embedder = None
@@ -128,7 +124,7 @@ class CurateOptions:
     max_tokens_total: options.MaxTokensTotal = None
     timeout: ItemTimeout = None
     retry_failed: Annotated[
-        bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
+        bool, option("Do again what failed before.", _DATA, "--retry-failed")
     ] = False
 
 
@@ -161,10 +157,7 @@ def train_curate_command(
 
     # A reader that the environment or the file names is not a teacher.
     settings = replace(Settings.load(given.config), reader=None).override(
-        reader=given.teacher,
-        judge=given.judge,
-        embedder=given.embedder,
-        reranker=given.reranker,
+        reader=given.teacher, judge=given.judge, embedder=given.embedder, reranker=given.reranker
     )
     if system != "dualrag":
         if given.judge is not None:
@@ -194,18 +187,11 @@ def train_curate_command(
 def train_fit_command(
     recipe: Annotated[
         str,
-        options.argument(
-            "A recipe's name (docs/training.md), or the path of a recipe (.toml).", "RECIPE"
-        ),
+        argument("A recipe's name (docs/training.md), or the path of a recipe (.toml).", "RECIPE"),
     ],
     *,
-    data: Annotated[
-        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
-    ],
-    base: Annotated[
-        str,
-        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
-    ],
+    data: Annotated[Path, option("A folder of curated samples.", _DATA, "--data", metavar="DIR")],
+    base: Annotated[str, option("The model to train: hf:NAME-OR-PATH.", MODELS, metavar="MODEL")],
     out: Out,
     parameters: Set = None,
 ) -> int:
@@ -247,7 +233,7 @@ def train_head_command(
     *,
     data: Annotated[
         Path,
-        options.option(
+        option(
             "The folder of labelled pairs: train.jsonl, and held_out.jsonl to judge by "
             "(docs/training.md).",
             _DATA,
@@ -285,18 +271,15 @@ class EvaluateOptions:
     """The options of `train evaluate` that no other command has."""
 
     model: Annotated[
-        str,
-        options.option(
-            "The base that the adapters are compared with.", options.MODELS, metavar="MODEL"
-        ),
+        str, option("The base that the adapters are compared with.", MODELS, metavar="MODEL")
     ]
     out: Out
     adapter: Annotated[
         list[str] | None,
-        options.option(
+        option(
             "An adapter; may be repeated: a folder, a hub name, or the name that the base's server "
             "gives it.",
-            options.MODELS,
+            MODELS,
             metavar="DIR",
         ),
     ] = None
@@ -309,10 +292,7 @@ class EvaluateOptions:
 
 @command(app, "evaluate")
 def train_evaluate_command(
-    data: Annotated[
-        Path,
-        options.argument("A folder of curated samples.", "DIR"),
-    ],
+    data: Annotated[Path, argument("A folder of curated samples.", "DIR")],
     *,
     given: EvaluateOptions,
 ) -> int:
@@ -352,9 +332,6 @@ def train_evaluate_command(
     for side, count in report.failed.items():
         warn(f"{side}: {pluralize(count, 'answer')} failed and counted as empty")
     return ANSWERED
-
-
-# Tables
 
 
 def show_report(report: EvaluationReport) -> None:

@@ -67,10 +67,7 @@ class ResultFile(Generic[Key, Result]):
     hint: str
 
     def read(self, folder: Path) -> dict[Key, Result]:
-        """Read the results of a folder, in the order in which their keys first came. Blocks.
-
-        A last line that is not whole is left out, so a folder can be read while its job runs.
-        """
+        """Read the results of a folder; a last line that is not whole is left out. Blocks."""
         return dict(result for result, _ in self.scan(folder))
 
     def scan(self, folder: Path) -> Iterator[tuple[tuple[Key, Result], bytes]]:
@@ -90,10 +87,7 @@ class ResultFile(Generic[Key, Result]):
                     raise FaultyRecord(what, why, self.hint) from error
 
     def open(self, folder: Path, results: dict[Key, Result]) -> BinaryIO:
-        """Open the file for `append` and add what it holds to `results`. Blocks.
-
-        The part of a last line that a killed process left is cut off.
-        """
+        """Open the file for `append`, add what it holds to `results`, cut a torn line. Blocks."""
         end, line = 0, b"\n"
         for result, line in self.scan(folder):
             results.update([result])
@@ -116,9 +110,6 @@ class ResultFile(Generic[Key, Result]):
         os.fsync(file.fileno())
 
 
-# The folder that `--out` names.
-
-
 def make_folder(folder: Path) -> None:
     """Make the folder if it is missing; UsageError if it cannot be made. Blocks."""
     try:
@@ -132,11 +123,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder, made if it is missing, for this process alone.
-
-    Raises:
-        UsageError: another process holds it, or it cannot be made.
-    """
+    """Hold the folder, made if missing, for this process alone; UsageError if another has it."""
     make_folder(folder)
     lock = FileLock(folder / "lock", thread_local=False)
     try:

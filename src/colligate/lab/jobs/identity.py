@@ -44,14 +44,8 @@ _DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
 
 
 # Resuming: compare an identity with that of the folder.
-
-
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    """Check that a folder begun with one identity is resumed with the same; both are JSON.
-
-    Raises:
-        UsageError: they differ; it names the differences.
-    """
+    """Raise UsageError, with the differences, if a folder was begun with another identity."""
     was, is_now = dict(before), json.loads(json.dumps(now))
     prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
     if wrong := [*list_differences(was, is_now), *prompt_differences(*prompts)]:
@@ -80,10 +74,7 @@ def resume_error(folder: Path, differences: Sequence[str]) -> UsageError:
 def prompt_differences(
     before: Mapping[str, str], now: Mapping[str, str], *, partial: bool = False
 ) -> list[str]:
-    """Say how prompts differ from those a folder was begun with; both are `prompt_digests`.
-
-    With `partial` a strategy that only one of them has is not a difference.
-    """
+    """Say how prompts differ from those of before, if `partial` of those that both have."""
     shared = [{name for name in each if name.startswith(_SHARED)} for each in (before, now)]
     if shared[0] != shared[1]:
         return [
@@ -111,15 +102,9 @@ def _quote(value: Any) -> str:
 
 
 # Models: a name and what tells its weights apart from others.
-
-
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model that took part.
-
-    `digest` is the SHA-256 of weights in a file, or the commit of those from a hub; empty if a
-    server holds them.
-    """
+    """A model that took part; `digest` is of its file, or a hub's commit, "" on a server."""
 
     name: str
     digest: str = ""
@@ -194,9 +179,6 @@ def _hub_commit(name: str) -> str:
     return Path(file).parent.name if isinstance(file, str) else ""
 
 
-# Files of data.
-
-
 def path_digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of a folder's files with their names below it. Blocks.
 
@@ -204,10 +186,9 @@ def path_digest(path: Path) -> str:
     """
     if path.is_file():
         return hash_file(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    below = [(file.relative_to(path), file) for file in files]
-    seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
-    return _combine_digests(f"{name.as_posix()} {hash_file(file)}" for name, file in seen)
+    names = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
+    seen = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return _combine_digests(f"{name.as_posix()} {hash_file(path / name)}" for name in seen)
 
 
 def _combine_digests(texts: Iterable[str]) -> str:
@@ -218,8 +199,6 @@ def _combine_digests(texts: Iterable[str]) -> str:
 
 
 # Prompts: every text in the modules that write them.
-
-
 _EXPORTS = "__init__.py"  # names alone, unless a class is defined in it
 
 
@@ -307,10 +286,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of colligate's working copy, with "+" if files differ. Blocks.
-
-    Empty if colligate is not run from a working copy.
-    """
+    """Return the commit of our working copy, "+" if files differ; "" without one. Blocks."""
     source = Path(__file__).parents[2]
     head = _output_of("git", "-C", str(source), "rev-parse", "HEAD")
     # An installed copy may lie in another project's repository.

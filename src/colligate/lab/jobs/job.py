@@ -95,12 +95,7 @@ class Job(Generic[K, R, Rec]):
 
     @asynccontextmanager
     async def resume(self, record: Rec, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
-        """Open the folder's results, begun with the same record, and record this invocation.
-
-        Raises:
-            UsageError: the folder was begun with something else, or its record is missing.
-            FaultyRecord: a line of the results is wrong.
-        """
+        """Open the folder's results and record this invocation; UsageError if begun otherwise."""
         record = await in_thread(self._check, record)
         session = await in_thread(Invocation.start, arguments)
         await in_thread(self._write_record, record, session)
@@ -196,15 +191,9 @@ class Job(Generic[K, R, Rec]):
             self._stopped = self._stopped or EndpointUnreachable(what, why, hint)
 
 
-# The files of the folder.
-
-
 @dataclass(frozen=True)
 class Invocation:
-    """One time that the command ran: when (UTC), where, from which commit, with which arguments.
-
-    `ended` is empty if the process was killed, or still runs.
-    """
+    """One time that the command ran (UTC; `ended` is "" if it was killed), where and with what."""
 
     began: str
     ended: str = ""

@@ -38,11 +38,7 @@ class Spending:
 
 @dataclass
 class _RunMeter(Meter):
-    """A run's meter that adds its tokens to those of all runs.
-
-    A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
-    its row and not in what was spent.
-    """
+    """A run's meter that adds its tokens to those of all runs, but for replies of a cache."""
 
     total: Meter = field(default_factory=Meter)
     remembered: int = 0
@@ -59,10 +55,7 @@ class _RunMeter(Meter):
 
 
 class SharedTokenBudget(TokenBudget):
-    """A run's token budget: no limit of its own, its calls are paid from the job's.
-
-    `refused` is the error of the first call that the job's budget did not allow.
-    """
+    """A run's budget, paid from the job's; `refused` is the error of the first call it refused."""
 
     def __init__(self, spending: Spending, meter: Meter) -> None:
         super().__init__(None, meter)

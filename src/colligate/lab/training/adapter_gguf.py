@@ -26,11 +26,7 @@ _LAYER = re.compile(
 
 
 def write_adapter_gguf(folder: Path, config: Any, target: Path) -> None:
-    """Write the plain LoRA adapter in a folder of peft, for a base with this configuration.
-
-    Raises:
-        ValueError: llama.cpp cannot apply it.
-    """
+    """Write the LoRA adapter in a folder of peft; ValueError if llama.cpp cannot apply it."""
     if config.model_type not in _ARCHITECTURES:
         raise ValueError(f"how llama.cpp stores {config.model_type} models is not known")
     architecture = _ARCHITECTURES[config.model_type]

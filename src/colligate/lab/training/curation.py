@@ -1,7 +1,9 @@
 """Curate samples: what all methods share, from the request to the samples and their data card.
 
 A method opens a curation (`open_curation`) and gives the work on each question or document to
-`CurationContext.curate`, which resumes an interrupted curation.
+`CurationContext.curate`, which resumes an interrupted curation. A wrong request, or a folder that
+was begun with something else, is a UsageError; BudgetExceeded and EndpointUnreachable end the work
+early.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,8 +55,6 @@ from colligate.models.download import hash_file
 from colligate.readers.quoting import QuotingReader
 
 I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)
-
-_TEACHER = "teacher"  # what records call the reader of a curation
 
 
 @dataclass(frozen=True)
@@ -152,39 +152,29 @@ async def open_curation(
         embedder = await session.open_embedder(trace) if needs.searches else None
         reranker = await session.open_reranker(trace) if needs.searches and models else None
         records |= await model_records({}, embedder, reranker)
-        dataset = _make_dataset(request)
+        file = "" if request.questions is None else str(request.questions.absolute())
+        dataset = Dataset("questions", file)
+        if request.corpus is not None:
+            corpus = str(request.corpus.absolute())
+            dataset = replace(dataset, over="documents", corpus=corpus)
         corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
         await stack.enter_async_context(corpora)
         if needs.reads:
             asked = [await corpora.resolve(dataset, question) for question in asked]
+        named = {"teacher" if r == Role.READER else r: asdict(each) for r, each in records.items()}
+        files = request.sources.items()
         identity = {
             "system": system,
             "tasks": sorted(method.tasks),
             "settings": to_plain(method.settings),
             "seed": request.seed,
-            "models": {
-                _TEACHER if role == Role.READER else role: asdict(each)
-                for role, each in records.items()
-            },
-            "data": {
-                what: await in_thread(path_digest, path) for what, path in request.sources.items()
-            },
+            "models": named,
+            "data": {what: await in_thread(path_digest, path) for what, path in files},
             PROMPTS: await in_thread(prompt_digests, method.prompts_of),
         }
-        yield CurationContext(
-            request,
-            system,
-            tuple(asked),
-            identity,
-            trace,
-            models,
-            dataset,
-            corpora,
-            spending=Spending(request.max_tokens_total),
-            embedder=embedder,
-            reranker=reranker,
-            judge=judge,
-        )
+        known = request, system, tuple(asked), identity, trace, models, dataset, corpora
+        spending = Spending(request.max_tokens_total)
+        yield CurationContext(*known, spending, embedder, reranker, judge)
 
 
 @dataclass
@@ -192,9 +182,8 @@ class CurationContext:
     """The models, documents and budget that the work on each item uses.
 
     `questions` are those that are asked, drawn by seed and id. `identity` is what the samples are
-    made with. The documents are what `corpora` has of `dataset`.
-    `judge` is None if none is named. `store` is what strategies know about documents, for all
-    items.
+    made with. The documents are what `corpora` has of `dataset`. `judge` is None if none is named.
+    `store` is what strategies know about documents, for all items.
     """
 
     request: Curation
@@ -212,14 +201,9 @@ class CurationContext:
     store: KeyValueStore = field(default_factory=MemoryStore)
 
     async def curate(
-        self,
-        items: Mapping[str, I],
-        work: Callable[[I], Awaitable[CuratedItem]],
+        self, items: Mapping[str, I], work: Callable[[I], Awaitable[CuratedItem]]
     ) -> Card:
-        """Do the work on the items that are not done yet, then write samples and card.
-
-        `items` are by id. Finished items are also written if the work ends early; see `Job.run`.
-        """
+        """Do what is not done of items by id; then, or if it ends early, write samples and card."""
         request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
             request.out,
@@ -247,9 +231,8 @@ class CurationContext:
             raise stopped
         if request.held_out and not card.total("held_out"):
             what = f"nothing is held out of {card.items['done']:,} items"
-            self.trace.emit(
-                Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
-            )
+            text = f"{what}: take more items (--limit), or raise --held-out"
+            self.trace.emit(Noted(text, warning=True))
         return card
 
     def sources(self, question: Question) -> AbstractAsyncContextManager[Sources]:
@@ -305,13 +288,8 @@ class CurationContext:
 
 
 # The files of a curation in progress: a record, and a line for each finished item.
-
-
 CURATION = RecordFile(
-    "curation.json",
-    IdentityRecord,
-    "a folder of curated samples",
-    "colligate train curate --out",
+    "curation.json", IdentityRecord, "a folder of curated samples", "colligate train curate --out"
 )
 
 JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
@@ -321,9 +299,6 @@ JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
     "a curated item",
     "delete the line: the same command does its item again",
 )
-
-
-# The request: questions and documents.
 
 
 def _read_questions(request: Curation, needs: Needs) -> list[Question]:
@@ -348,17 +323,7 @@ def _read_questions(request: Curation, needs: Needs) -> list[Question]:
     return asked
 
 
-def _make_dataset(request: Curation) -> Dataset:
-    """Return the data set that a suite would name for the request."""
-    file = "" if request.questions is None else str(request.questions.absolute())
-    if request.corpus is None:
-        return Dataset("questions", file, over="candidates")
-    return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
-
-
 # From the finished items to files of samples, split by question, and their data card.
-
-
 def _write_samples(
     request: Curation,
     system: str,
@@ -376,13 +341,10 @@ def _write_samples(
     for name, samples in files.items():
         write_samples(request.out / name, samples)
     record = CURATION.read(request.out)
+    failed = sum(bool(each.error) for each in done.values())
     card = Card(
         system=system,
-        items={
-            "asked": len(items),
-            "done": len(done),
-            "failed": sum(bool(each.error) for each in done.values()),
-        },
+        items={"asked": len(items), "done": len(done), "failed": failed},
         sources={what: str(path) for what, path in request.sources.items()},
         made_with=record.identity,
         split={

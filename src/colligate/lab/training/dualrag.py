@@ -27,24 +27,12 @@ from colligate.lab.bench.metrics.answers import remove_citation_marks
 from colligate.lab.bench.metrics.every_answer import is_right
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
+from colligate.lab.training import trajectories
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import STEPS
-from colligate.lab.training.trajectories import (
-    EntityLookup,
-    GoldDocument,
-    GoldMatch,
-    StepState,
-    TitleScorer,
-    Trajectory,
-    TrajectoryStep,
-    find_gold_statement,
-    match_entities,
-    quote_statements,
-    read_trajectory,
-    replay,
-)
-from colligate.models import Message, Reranker
+from colligate.lab.training.trajectories import GoldDocument, GoldMatch, Trajectory
+from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
@@ -61,21 +49,15 @@ ROLES = ("reasoner", "identifier", "summarizer")
 
 
 async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
-    """Curate samples for Reasoner, Entity Identifier and Knowledge Summarizer.
-
-    `request.settings` are parameters of the strategy `dualrag`.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
-    """
+    """Curate samples for the three roles; `request.settings` are of the strategy `dualrag`."""
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")
     strategy = _configure(request.settings)
     method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), asdict(strategy))
     async with open_curation(request, on_event, method) as context:
-        score_titles = _find_title_scorer(context.reranker)
+        reranker = context.reranker  # without one whose scores have a known middle, words decide
+        trained = reranker is not None and reranker.name.startswith(("cross-encoder:", "http:"))
+        score_titles = reranker.score if reranker is not None and trained else None
 
         async def work(question: Question) -> CuratedItem:
             if not question.answerable or not question.answers:
@@ -83,7 +65,7 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             async with context.sources(question) as sources:
                 run = context.start_run(sources)
                 answer = await strategy.answer(question.text, run)
-                found = await read_trajectory(question.id, question.text, run)
+                found = await trajectories.read_trajectory(question.id, question.text, run)
                 golds = await _load_golds(question, run)
             right = answer.found and await _is_right(question, answer, context, run)
             usage = context.usage_of(run)
@@ -99,18 +81,6 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
         return await context.curate({each.id: each for each in context.questions}, work)
 
 
-# The request.
-
-_TRAINED = ("cross-encoder:", "http:")  # rerankers whose scores have a known middle
-
-
-def _find_title_scorer(reranker: Reranker | None) -> TitleScorer | None:
-    """Return what scores gold titles for an entity; None if words decide."""
-    if reranker is None or not reranker.name.startswith(_TRAINED):
-        return None
-    return reranker.score
-
-
 _READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices
 
 
@@ -124,8 +94,6 @@ def _configure(settings: Sequence[str]) -> DualRAG:
 
 
 # One question: its gold documents, and whether the answer is right.
-
-
 async def _load_golds(question: Question, run: Run) -> list[GoldDocument]:
     """Return the gold documents; one that is not in view has the title that the question gives."""
     titles = {candidate.id: candidate.title for candidate in question.documents}
@@ -176,7 +144,7 @@ async def draw_role_samples(
     golds: Sequence[GoldDocument],
     *,
     tasks: Collection[str] = ROLES,
-    score_titles: TitleScorer | None = None,
+    score_titles: trajectories.TitleScorer | None = None,
 ) -> CuratedItem:
     """Draw samples for each of the `tasks` from a trajectory with a right answer.
 
@@ -190,7 +158,7 @@ async def draw_role_samples(
         found.discarded["identifier and summarizer: no gold document is named"] += 1
         return found
     spans = _collect_spans(trajectory.steps)
-    match = await match_entities(spans, golds, score_titles=score_titles)
+    match = await trajectories.match_entities(spans, golds, score_titles=score_titles)
     if "identifier" in tasks:
         _draw_identifier(trajectory, match, found)
     if "summarizer" in tasks:
@@ -208,7 +176,7 @@ def _draw_reasoner(
     themselves instead of saying that they know enough.
     """
     run, steps = trajectory.id, trajectory.steps
-    for step, state in zip(steps, replay(steps), strict=True):
+    for step, state in zip(steps, trajectories.replay(steps), strict=True):
         messages = reasoner_messages(trajectory.question, state.outline, state.before)
         known = {span.document_id for each in state.fragments for span in each.spans}
         all_known = bool(golds) and all(gold.id in known for gold in golds)
@@ -240,7 +208,7 @@ def _draw_identifier(
     run, steps = trajectory.id, trajectory.steps
     called = _name_by_gold(_collect_spans(steps), match)
     linked = any(name != entity for entity, name in called.items())
-    for step, state in zip(steps, replay(steps, called.get), strict=True):
+    for step, state in zip(steps, trajectories.replay(steps, called.get), strict=True):
         if not step.looked:
             continue
         messages = identifier_messages(
@@ -279,7 +247,7 @@ def _name_by_gold(
     return {e: best[match[e].gold.id] if e in match else None for e in entities}
 
 
-def _brought_new(looked: EntityLookup, state: StepState) -> bool:
+def _brought_new(looked: trajectories.EntityLookup, state: trajectories.StepState) -> bool:
     """Whether a lookup found spans that the outline did not have."""
     known = [span for each in state.fragments for span in each.spans]
     spans = [span for each in looked.fragments for span in each.spans]
@@ -300,7 +268,7 @@ def _draw_summarizer(
     """
     run, steps = trajectory.id, trajectory.steps
     ids = {gold.id for gold in golds}
-    for step, state in zip(steps, replay(steps), strict=True):
+    for step, state in zip(steps, trajectories.replay(steps), strict=True):
         for number, looked in enumerate(step.looked, 1):
             if not looked.passages:
                 continue
@@ -311,14 +279,14 @@ def _draw_summarizer(
                 if meant is not None or any(span.document_id in ids for span in each.spans)
             ]
             if kept:
-                said, label = quote_statements(kept, looked.passages), "as it was"
+                said, label = trajectories.quote_statements(kept, looked.passages), "as it was"
                 if not said:  # an empty reply would teach that there is nothing
                     found.discarded["summarizer: nothing to quote for what was found"] += 1
                     continue
             elif meant is None:
                 said, label = [], "nothing, of no gold"
             else:
-                said = find_gold_statement(meant.gold, looked.passages)
+                said = trajectories.find_gold_statement(meant.gold, looked.passages)
                 label = "repaired" if said else "nothing, of a gold"
             messages = summarizer_messages(
                 trajectory.question,
@@ -330,7 +298,7 @@ def _draw_summarizer(
             _add_sample(found, id_, messages, Summary(statements=said), label)
 
 
-def _collect_spans(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:
+def _collect_spans(steps: Sequence[trajectories.TrajectoryStep]) -> dict[str, list[Span]]:
     """Return the entities that were looked up, each with the spans from which it is known."""
     spans: dict[str, list[Span]] = defaultdict(list)
     for step in steps:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -74,12 +74,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     """Ask base and adapters for the missing replies, measure all, and write the report.
 
     If the sample itself prevents a reply (a prompt that does not fit), it is measured as empty.
-
-    Raises:
-        UsageError, MissingPath, FaultyRecord: the request or the samples are wrong.
-        MissingCapability, WeightsUnavailable: an adapter cannot be put on the base.
-        BudgetExceeded: the budget is spent; the same call resumes.
-        ModelError: the model cannot be asked; the same call resumes.
+    After BudgetExceeded or a ModelError the same call resumes.
     """
     trace = Trace([on_event], keep=False)
     samples, digest = await in_thread(_load_samples, request)
@@ -124,7 +119,10 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         usage=usage,
         made_with=made_with,
     )
-    await in_thread(write_evaluation, request.out, report, replies)
+    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
+    await in_thread(write_whole, request.out / REPLIES, lines)
+    text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
+    await in_thread(write_whole, request.out / REPORT, [f"{text}\n"])
     return report
 
 
@@ -147,9 +145,8 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         for sample in draw_sample((s for s in every if s.task == task), request.limit, _SEED)
     ]
     if not found:
-        why = (
-            f"of {', '.join(request.tasks)}; it has {', '.join(there)}" if there else "it is empty"
-        )
+        has = f"of {', '.join(request.tasks)}; it has {', '.join(there)}"
+        why = has if there else "it is empty"
         raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
     return found, hash_file(file)
 
@@ -170,10 +167,7 @@ def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
 async def _ask_all(
     samples: Sequence[Sample], sides: Mapping[str, Run], concurrency: int, trace: Trace
 ) -> list[ScoredReply]:
-    """Return the reply of each side to each sample, with its values.
-
-    A side is the base, or an adapter on it, named as the user did.
-    """
+    """Return the reply of each side, the base or an adapter, to each sample, with its values."""
     wanted = [(sample, side) for sample in samples for side in sides]
     done = 0
 
@@ -194,16 +188,9 @@ async def _ask_all(
     return await map_concurrent(wanted, ask, concurrency)
 
 
-# The report: each metric of the base and of adapters, and whether they differ.
-
-
 @dataclass(frozen=True)
 class ScoredReply:
-    """The reply of one side to a sample, and its values.
-
-    `side` is "base" or the adapter as it was named. `error` is why there is no reply; it is then
-    measured as an empty one.
-    """
+    """The reply of a side, "base" or an adapter, to a sample; with an `error` it is empty."""
 
     sample: Sample
     side: str
@@ -304,13 +291,6 @@ def _find_origin(sample: Sample) -> str:
     """Return the question that a sample is of, or its page: such samples are not independent."""
     of = (f"{key} {sample.meta[key]}" for key in ("question", "document") if key in sample.meta)
     return next(of, sample.id)
-
-
-def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:
-    """Write report and replies, each completely or not at all. Blocks."""
-    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
-    write_whole(out / REPLIES, lines)
-    write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
 
 
 async def ask_sample(sample: Sample, run: Run) -> Completion:

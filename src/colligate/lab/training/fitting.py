@@ -86,12 +86,7 @@ def fit(
 
     `base` is a model's name, `hf:NAME-OR-PATH`. `settings` are `NAME=VALUE` and replace numbers of
     the recipe. Blocks, and must be called in the main thread: Ctrl-C then saves and stops.
-
-    Raises:
-        UsageError: recipe, settings, data or base are wrong, or `out` holds another training.
-        FaultyRecord: a line of the data is not a sample.
-        ModelError: the base cannot be loaded.
-        ColligateError: training fails.
+    UsageError if something given is wrong, or `out` holds another training.
     """
     recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     inputs = _prepare(recipe, data, base, on_event)
@@ -138,10 +133,7 @@ def _train(
 
 
 def run_trainer(trainer: Any, resume: Path | None, out: Path, emit: Listener) -> Any:
-    """Train from a checkpoint until the end or Ctrl-C; return the trainer's state.
-
-    A checkpoint of the last step is left as it is, and not loaded.
-    """
+    """Train from a checkpoint, if it is not the last, until the end or Ctrl-C; return the state."""
     if resume is not None:
         file = resume / transformers.trainer.TRAINER_STATE_NAME
         state = transformers.TrainerState.load_from_json(str(file))
@@ -161,10 +153,7 @@ _STOPPING = Noted(
 
 @contextmanager
 def catch_signals(on_first: Callable[[], None]) -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets instead of ending the process.
-
-    The second signal ends the process. Outside the main thread signals are not changed.
-    """
+    """Yield an event that Ctrl-C or SIGTERM sets; a second one ends the process."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -239,8 +228,6 @@ def _write_gguf(out: Path, config: Any, emit: Listener) -> None:
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.
-
-
 def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingInputs:
     require_train_file(data)
     place = locate_base(base)

@@ -138,12 +138,7 @@ def train_head(
     Return whether it is finished: Ctrl-C saves and stops, and the same call resumes. `settings` are
     `NAME=VALUE` of `RerankerFit`, `VerifierFit` or `KindFit`. `base` is the folder of a BERT model
     with its tokenizer; by default all-MiniLM-L6-v2, which is pulled. Blocks, in the main thread.
-
-    Raises:
-        UsageError: a setting is wrong, or `out` holds another training.
-        MissingPath, FaultyRecord: the data are missing, or a line of them is wrong.
-        WeightsUnavailable: the base cannot be pulled.
-        ColligateError: training fails.
+    UsageError if a setting is wrong, or `out` holds another training.
     """
     numbers = set_parameters(_FITS[kind], settings)
     files = [data / name for name in (TRAIN, HELD_OUT) if name == TRAIN or (data / name).exists()]
@@ -158,7 +153,11 @@ def train_head(
         "numbers": asdict(numbers),
     }
     with lock_folder(out), explain_failures():
-        _check_record(out / RECORD, made_of)
+        if (file := out / RECORD).exists():
+            check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, out)
+        else:
+            record = {"made_of": made_of, "versions": versions()}
+            file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         torch.manual_seed(numbers.seed)
         head = load_head(folder, kind)
         store = StateStore(head, read_tokenizer(folder / "tokenizer.json"), numbers.tokens)
@@ -175,15 +174,6 @@ def train_head(
                 on_event(Noted(numbers.judge(store, records)))
         export(head, folder, out)
     return True
-
-
-def _check_record(file: Path, made_of: dict[str, Any]) -> None:
-    """Write what a training is made of, or check that it is the same as before."""
-    if file.exists():
-        check_same(json.loads(file.read_text("utf-8"))["made_of"], made_of, file.parent)
-    else:
-        record = {"made_of": made_of, "versions": versions()}
-        file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 class HeadTrainer(transformers.Trainer):  # type: ignore[misc]
@@ -306,10 +296,7 @@ class RerankerHead(PairHead):
 
 
 class Group(Labelled):
-    """A question, passages that answer it, if any do, and others, the hardest first.
-
-    `answer` is where the answer begins and ends in the first passage that is right, in characters.
-    """
+    """A question, passages that answer it, and others, the hardest first; the `answer` in one."""
 
     question: str
     right: tuple[str, ...]
@@ -319,10 +306,7 @@ class Group(Labelled):
 
 @dataclass(frozen=True)
 class RerankerFit(HeadFit):
-    """Of each question one right passage and `distractors` wrong ones are learnt from.
-
-    For a share `unanswered` of the questions the right one is left out.
-    """
+    """Of a question one right passage, or none (`unanswered`), and `distractors` are learnt."""
 
     name, record, network = "reranker", Group, RerankerHead
 
@@ -470,8 +454,6 @@ class VerifierFit(HeadFit):
 
 # The kinds of questions: one layer above those that read a text alone is enough. The second text is
 # empty, so that the same file is exported.
-
-
 _KINDS = list(QuestionKind)
 
 
@@ -540,15 +522,8 @@ class KindFit(HeadFit):
 _FITS: dict[Kind, type[HeadFit]] = {each.name: each for each in (RerankerFit, VerifierFit, KindFit)}
 
 
-# From torch to int8 ONNX
-
-
 def export(head: PairHead, base: Path, out: Path) -> None:
-    """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
-
-    Weights of matrix products and word embeddings are quantised once, activations at each pair
-    (dynamic quantisation), so no calibration data are needed.
-    """
+    """Write `model.onnx` (int8, dynamic quantisation), `float.onnx` and `tokenizer.json`."""
     ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
     whole = out / "float.onnx"
     lengths = {

@@ -37,6 +37,7 @@ from colligate.lab.training.scores import make_plain_document
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role
+from colligate.strategies.longrefiner import skeleton
 from colligate.strategies.longrefiner.method import FORCED, LongRefiner, has_parts, scope_messages
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
@@ -44,17 +45,6 @@ from colligate.strategies.longrefiner.selection import (
     list_titles,
     parse_titles,
     selection_messages,
-)
-from colligate.strategies.longrefiner.skeleton import (
-    ABSTRACT,
-    LONGEST,
-    MARKUP,
-    PieceFinder,
-    Stretch,
-    defuse_tags,
-    recover,
-    same_title,
-    strip_stretch,
 )
 from colligate.strategies.longrefiner.structuring import (
     LEVELS,
@@ -76,11 +66,6 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
 
     Questions give scope labels and, each over its best documents, titles; documents give
     structuring pairs. Without questions only the pairs are made.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
     """
     tasks = _choose_tasks(request)
     settings = set_parameters(CurationSettings, request.settings)
@@ -119,10 +104,7 @@ def _choose_tasks(request: Curation) -> tuple[str, ...]:
 
 
 async def _ask_teacher(
-    question: Question,
-    tasks: Collection[str],
-    settings: CurationSettings,
-    context: CurationContext,
+    question: Question, tasks: Collection[str], settings: CurationSettings, context: CurationContext
 ) -> CuratedItem:
     """Have the teacher label a question, and choose titles of its best documents."""
     made = CuratedItem()
@@ -161,9 +143,6 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
     return CuratedItem([scope_sample(question, label.value)])
 
 
-# The parameters.
-
-
 @dataclass(frozen=True)
 class CurationSettings:
     """The strategy's parameters that shape the prompts.
@@ -187,11 +166,9 @@ class CurationSettings:
 # the serialiser that inference's reader reverses, and a pair is kept only if that reader brings the
 # text back.
 
-SHORT = "no longer than two paragraphs: inference would not ask"
 UNSECTIONED = "without sections"
-HEADED = "its body still reads as if it had headings"
-LONG_PAIRS = "the skeleton is longer than inference lets a reply be"
 LOST = "the skeleton does not bring the text back"
+SHORT = "no longer than two paragraphs: inference would not ask"
 
 _RECOVERED = 0.99  # of the text, or the pair is discarded
 _JOINED_WORDS = 20  # paragraphs of fewer are joined, as in the paper's labels
@@ -210,7 +187,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     replies = [_write_reply(document, body.locate(span)) for span in spans]
     faults = {
         SHORT: len(body.bare.text.split()) <= 2 * MOST_WORDS,
-        HEADED: bool(body.bare.tree.sections),
+        "its body still reads as if it had headings": bool(body.bare.tree.sections),
         # One section alone separates nothing.
         UNSECTIONED: len({tag for each in replies for tag in _SECTION.findall(each)}) < 2,
     }
@@ -220,8 +197,10 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
-            made.discarded[f"{STRUCTURING}: {LONG_PAIRS}"] += 1
-        elif recover(reply, make_plain_document(text)).coverage < _RECOVERED:
+            made.discarded[
+                f"{STRUCTURING}: the skeleton is longer than inference lets a reply be"
+            ] += 1
+        elif skeleton.recover(reply, make_plain_document(text)).coverage < _RECOVERED:
             made.discarded[f"{STRUCTURING}: {LOST}"] += 1
         else:
             sample = Sample(
@@ -241,10 +220,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
 
 @dataclass(frozen=True)
 class BareDocument:
-    """A document without its headings: the `pieces` between them, separated by blank lines.
-
-    `starts` is where each piece begins in the `bare` text.
-    """
+    """A document without headings: its `pieces`, and their `starts` in the `bare` text."""
 
     bare: Document
     pieces: tuple[Span, ...]
@@ -294,11 +270,8 @@ def _write_reply(document: Document, within: Span) -> str:
 # Scope and selection: what the teacher replies.
 
 WITHOUT_PARTS = "a document without parts to choose between: inference would not ask"
-MALFORMED = "the teacher's reply cannot be understood"
-CUT_OFF = "the teacher's reply was cut off"
 MADE_UP = "the teacher names no title of the document"
-LONG = "more titles than inference lets a reply name"
-UNREADABLE = "titles that inference would not read again"
+MALFORMED = "the teacher's reply cannot be understood"
 
 _CLASSIFY = """\
 You classify questions by how much of a long document their answers take. There are two types.
@@ -353,11 +326,10 @@ def selection_sample(
     """Return a sample of inference's prompt for an outline and the titles in the teacher's reply.
 
     The titles are those that inference would read in the reply, each once, in the document's order.
-    A reply with only unknown titles is not an empty list: it is
-    discarded, and so is one that is not a list, or was cut off.
+    A reply with only unknown titles, one that is no list, or that was cut off, is discarded.
     """
     if reply.finish_reason == "length":
-        return CuratedItem.without(CUT_OFF)
+        return CuratedItem.without("the teacher's reply was cut off")
     chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
         return CuratedItem.without(MALFORMED)
@@ -366,9 +338,9 @@ def selection_sample(
     titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
     if parse_titles(target, article) != chosen:
-        return CuratedItem.without(UNREADABLE)
+        return CuratedItem.without("titles that inference would not read again")
     if estimate_tokens(target) > TITLES_TOKENS:
-        return CuratedItem.without(LONG)
+        return CuratedItem.without("more titles than inference lets a reply name")
     document = article.document.id
     sample = Sample(
         id=f"{SELECTION}/{question.id}/{document}",
@@ -378,26 +350,21 @@ def selection_sample(
             "question": question.id,
             "document": document,
             "class": "titles" if titles else "nothing",
-            "nodes": _nodes(article),
+            "nodes": [[LEVELS[n.level], n.title] for n in article.nodes if n.kind is Kind.SECTION],
         },
     )
     return CuratedItem([sample])
 
 
-def _nodes(article: Article) -> list[list[str]]:
-    """Return level and title of all nodes but the paragraphs."""
-    return [[LEVELS[node.level], node.title] for node in article.nodes if node.kind is Kind.SECTION]
-
-
 # The skeleton of a document with headings; `strategies.longrefiner.skeleton` reads it back.
 
-_LONGEST_PIECE = LONGEST - 2000  # so that it is found again even with marks cut off
+_LONGEST_PIECE = skeleton.LONGEST - 2000  # so that it is found again even with marks cut off
 _LONGEST_TITLE = 300
 _BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
 _TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
 
 _Path = tuple[tuple[int, str], ...]  # (node, the text of its tags), the outermost first
-_LEAD: _Path = ((0, ABSTRACT),)
+_LEAD: _Path = ((0, skeleton.ABSTRACT),)
 _Block = tuple[_Path, int, int]
 
 
@@ -422,7 +389,7 @@ def write_skeleton(
     """
     within = within or document.span(0, len(document))
     document.slice(within)  # fails if it is outside the text
-    finder = PieceFinder(document)
+    finder = skeleton.PieceFinder(document)
     written: list[str] = []
     around: _Path = ()
     reached = within.start
@@ -446,18 +413,18 @@ def write_skeleton(
 
 
 def _leave_middle_out(
-    line: str, edge_words: int, finder: PieceFinder, place: tuple[int, int, int]
+    line: str, edge_words: int, finder: skeleton.PieceFinder, place: tuple[int, int, int]
 ) -> str:
     """Return a block on one line without its middle, as long as it takes to find it again."""
     reached, start, end = place
     spans = word_spans(line)
     while 2 * edge_words < len(spans):
         head, tail = line[: spans[edge_words - 1][1]], line[spans[-edge_words][0] :]
-        piece = f"{defuse_tags(head)}...{defuse_tags(tail)}"
+        piece = f"{skeleton.defuse_tags(head)}...{skeleton.defuse_tags(tail)}"
         if finder.find_exact(piece, reached, len(finder.text)) == (start, end):
             return piece
         edge_words *= 2
-    return defuse_tags(line)
+    return skeleton.defuse_tags(line)
 
 
 def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator[_Block]:
@@ -481,7 +448,7 @@ def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator
             blocks += [(path or _LEAD, *part) for part in _split_long(document.text, start, end)]
         paths.append(path)
     if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
-        text = PieceFinder(document).text
+        text = skeleton.PieceFinder(document).text
         for block in _BLOCK.finditer(text, within.start, within.end):
             blocks += [(_LEAD, *part) for part in _split_long(document.text, *block.span())]
     yield from _join_short(document.text, blocks, least_words)
@@ -511,7 +478,7 @@ def _find_title(document: Document) -> int | None:
     tops = [node for node in tree.children(tree.root) if _has_heading(node)]
     if len(tops) != 1:
         return None
-    same = same_title(tops[0].title, document.title)
+    same = skeleton.same_title(tops[0].title, document.title)
     return tops[0].id if same or any(map(_has_heading, tree.children(tops[0]))) else None
 
 
@@ -524,11 +491,11 @@ def _escape_title(title: str) -> str:
     title = " ".join(title.split())[:_LONGEST_TITLE]
     if title[:1] + title[-1:] in ('""', "''", "“”"):
         title = f'"{title}"'  # the reader takes one pair of quotes away
-    marks = {mark: written for written, mark in MARKUP.items()}
+    marks = {mark: written for written, mark in skeleton.MARKUP.items()}
     return _TITLE_MARKUP.sub(lambda mark: marks[mark.group()], title)
 
 
-def _split_long(text: str, start: int, end: int) -> Iterator[Stretch]:
+def _split_long(text: str, start: int, end: int) -> Iterator[skeleton.Stretch]:
     """Yield a stretch without the blanks around it, in parts if it is very long."""
     while start < end:
         stop = end
@@ -536,5 +503,5 @@ def _split_long(text: str, start: int, end: int) -> Iterator[Stretch]:
             stop = start + _LONGEST_PIECE
             cuts = (text.rfind(mark, start + 1, stop) for mark in ("\n", " "))
             stop = next((cut for cut in cuts if cut > 0), stop)
-        yield from strip_stretch(text, start, stop)
+        yield from skeleton.strip_stretch(text, start, stop)
         start = stop

@@ -45,10 +45,7 @@ class PairHead(nn.Module, ABC):  # type: ignore[misc]
         self.drop = nn.Dropout(0.1)
 
     def read_apart(self, ids: Tensor, seen: Tensor, places: Tensor | None = None) -> Tensor:
-        """Return the states of texts after the first layers, [texts, tokens, width].
-
-        `seen` tells which tokens a token attends to, [texts, tokens or 1, tokens].
-        """
+        """Return states after the first layers, [texts, tokens, width]; `seen` masks attention."""
         states = self.embeddings(input_ids=ids, position_ids=places)
         for layer in self.low:
             states = layer(states, torch.where(seen, 0.0, NEVER)[:, None])
@@ -57,11 +54,7 @@ class PairHead(nn.Module, ABC):  # type: ignore[misc]
     def forward(
         self, first: Tensor, first_real: Tensor, second: Tensor, second_real: Tensor, closed: float
     ) -> Tensor:
-        """Return a logit, or logits, for each pair of states.
-
-        `..._real` are False at padding. `closed` is added to the logits of attention between the
-        two texts.
-        """
+        """Return the logits of pairs of states; `closed` is added to attention between the two."""
         length = first.shape[1]
         states = torch.cat([first, second + self.side], 1)
         mask = torch.where(torch.cat([first_real, second_real], 1), 0.0, NEVER)
@@ -108,10 +101,7 @@ class OnePair(nn.Module):  # type: ignore[misc]
 
 
 class StateStore:
-    """Scores pairs by a head; states after the first layers are computed once for each text.
-
-    `closed` is added to the logits of attention between the two texts.
-    """
+    """Scores pairs; states of texts are kept. `closed` is added to attention between the two."""
 
     def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
         # A processor that has no bfloat16 needs ten times as long for it.

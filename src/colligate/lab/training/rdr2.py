@@ -38,11 +38,6 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
 
     As in the paper the teacher is asked about the subtrees of the search alone; "expansions=5"
     also takes those that its expansions lead to.
-
-    Raises:
-        UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
-        ColligateError: something cannot be opened or read.
     """
     strategy = _configure(request)
     method = CuratedMethod(RDR2.name, (_TASK,), RDR2.needs, (RDR2,), asdict(strategy))
@@ -81,16 +76,12 @@ async def _curate_question(
 def draw_router_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
 ) -> CuratedItem:
-    """Return the samples of a question.
-
-    They are in the order in which documents were found. A reply has at most `reply_tokens`.
-    """
+    """Return the samples of a question, in the order in which its documents were found."""
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
     drawn, asked = CuratedItem(), set[tuple[Message, ...]]()
     ranked = sorted(
-        events,
-        key=lambda event: (order.index(event.document), event.round, event.highlighted),
+        events, key=lambda event: (order.index(event.document), event.round, event.highlighted)
     )
     for number, event in enumerate(ranked):
         nodes = trees[event.document].nodes
@@ -129,10 +120,7 @@ def draw_router_samples(
 
 
 def _parse_shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
-    """Return the subtree of an event; ValueError if its text is ambiguous.
-
-    It is if, for example, the document's name has several lines.
-    """
+    """Return the subtree of an event; ValueError if its text is ambiguous."""
     view = shown_subtree(event.shown, headings)
     depths = {node: view.tree.nodes[node].depth for node in view.visible}
     if any(node not in tree.nodes or tree.nodes[node].depth != depths[node] for node in depths):
@@ -145,10 +133,7 @@ _LONGEST = 60  # characters of them: some languages write no spaces
 
 
 def format_reply(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
-    """Return the reply with these actions as the prompt asks: a line each, in document order.
-
-    The words are those shown, as the prompt shows them.
-    """
+    """Return the reply with these actions as the prompt asks: a line each, in document order."""
     if refused or not actions:
         return REFUSAL
     nodes = view.tree.nodes

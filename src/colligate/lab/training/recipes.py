@@ -81,11 +81,7 @@ class Recipe:
 
 
 def read_recipe(name: str | Path) -> Recipe:
-    """Read the recipe of a name (`list_recipes`), or the one in a file of your own.
-
-    Raises:
-        UsageError: there is no such recipe, or its file is wrong.
-    """
+    """Read the recipe of a name (`list_recipes`), or the one in a file of your own."""
     return parse_recipe(*_RECIPES.read(str(name)))
 
 

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from colligate.core.events import to_plain
 from colligate.errors import MissingPath
-from colligate.lab.bench.datasets.records import load_records, record_error
+from colligate.lab.bench.datasets.records import first_fault, parse_records
 from colligate.lab.jobs.files import json_line, write_whole
 from colligate.lab.jobs.identity import PROMPTS, flatten
 from colligate.models import Message
@@ -77,31 +77,24 @@ class Sample:
         try:
             return _SAMPLE.validate_python(record)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+            raise ValueError(first_fault(error)) from None
 
 
 _SAMPLE = TypeAdapter(Sample)
 
 
 def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
-    """Yield the samples of a file in order, only those of these tasks if any are named.
+    """Yield the samples of a file, of these tasks if any; FaultyRecord if one is wrong or twice."""
+    seen: set[str] = set()
 
-    FaultyRecord if a line is not a sample, or has an id that came before.
-    """
-    seen: dict[str, str] = {}
-    for place, record in load_records(path):
-        try:
-            sample = Sample.from_json(record)
-        except ValueError as error:
-            raise record_error(path, place, str(error)) from None
+    def parse(record: Mapping[str, Any]) -> Sample:
+        sample = Sample.from_json(record)
         if sample.id in seen:
-            why = f"its id {sample.id!r} came before, in {seen[sample.id]}"
-            raise record_error(path, place, why)
-        seen[sample.id] = place
-        if not tasks or sample.task in tasks:
-            yield sample
+            raise ValueError(f"its id {sample.id!r} came before")
+        seen.add(sample.id)
+        return sample
+
+    return (each for each in parse_records(path, parse) if not tasks or each.task in tasks)
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:
@@ -156,8 +149,6 @@ class CuratedItem:
 
 _ITEM = TypeAdapter(CuratedItem)
 
-
-# The data card.
 
 CARD_FILE, README_FILE = "card.json", "README.md"
 SPLITS = ("train", "held_out")
@@ -240,11 +231,9 @@ def count_samples(
                 rows.append(of_task.setdefault(name, dict.fromkeys(SPLITS, 0)))
             for row in rows:
                 row[split] += 1
-    discarded = Counter[str]()
-    usages = []
-    for each in made:
-        discarded.update(each.discarded)
-        usages.append(each.usage)
+    made = list(made)
+    discarded = Counter(reason for each in made for reason in each.discarded.elements())
+    usages = [each.usage for each in made]
     tokens = ("calls", "input_tokens", "output_tokens")
     dollars = [usage.get("cost_usd", 0.0) for usage in usages]
     return {
@@ -262,8 +251,8 @@ def count_samples(
 def write_card(folder: Path, card: Card) -> None:
     """Write the card, for programs and for people. Blocks."""
     text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
-    for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
-        write_whole(folder / name, [content])
+    write_whole(folder / CARD_FILE, [text])
+    write_whole(folder / README_FILE, [card.markdown()])
 
 
 def _format_cell(value: Any) -> str:

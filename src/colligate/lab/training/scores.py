@@ -36,15 +36,10 @@ from colligate.strategies.dualrag.prompts import (
     Summary,
     clean_entities,
 )
+from colligate.strategies.longrefiner import structuring
 from colligate.strategies.longrefiner.method import LABEL_TOKENS, parse_scope
 from colligate.strategies.longrefiner.selection import TITLES_TOKENS, parse_titles
 from colligate.strategies.longrefiner.skeleton import recover
-from colligate.strategies.longrefiner.structuring import (
-    COVERAGE,
-    LEVELS,
-    Article,
-    structuring_messages,
-)
 from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import parse_router_reply
 from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
@@ -84,8 +79,6 @@ def average_values(values: Sequence[Values]) -> Values:
 
 
 # RDR2's router, by the metrics of the paper's code (its `eval_routing`).
-
-
 def score_router(sample: Sample, reply: str) -> Values:
     """Score a routing.
 
@@ -137,8 +130,6 @@ _HIDDEN = 1 << 30  # deeper than any other node: a hidden node ends no section
 
 
 # LongRefiner's three tasks. If W and F are both empty F1 is 1.
-
-
 def score_scope(sample: Sample, reply: str) -> Values:
     """Score the label of a question.
 
@@ -182,7 +173,7 @@ def score_structuring(sample: Sample, reply: str) -> Values:
     found = recover(reply, text)
     wanted = _find_boundaries(recover(sample.target, text).tree, text)
     there = _find_boundaries(found.tree, text)
-    covered = {"coverage": found.coverage, "usable": float(found.coverage >= COVERAGE)}
+    covered = {"coverage": found.coverage, "usable": float(found.coverage >= structuring.COVERAGE)}
     if not wanted:
         return covered
     return {
@@ -204,7 +195,7 @@ def _find_boundaries(tree: Tree, text: Document) -> set[tuple[int, int]]:
 
 def extract_text(sample: Sample) -> str:
     """Return the text to structure; FaultyRecord if inference sends another prompt now."""
-    before, _, after = structuring_messages("\0")[0].content.partition("\0")
+    before, _, after = structuring.structuring_messages("\0")[0].content.partition("\0")
     content = sample.messages[0].content
     if len(sample.messages) != 2 or not (content.startswith(before) and content.endswith(after)):
         why = "it was made with another version of the prompt"
@@ -217,13 +208,13 @@ def make_plain_document(text: str) -> Document:
     return Document("text", "", text, flat_tree("text", len(text)))
 
 
-def rebuild_outline(sample: Sample) -> Article:
+def rebuild_outline(sample: Sample) -> structuring.Article:
     """Rebuild the document of a selection sample, without text, for `parse_titles`."""
     nodes = tuple(
-        Node(place, Kind.SECTION, LEVELS.index(level), title, Span("text", 0, 0))
+        Node(place, Kind.SECTION, structuring.LEVELS.index(level), title, Span("text", 0, 0))
         for place, (level, title) in enumerate(sample.meta["nodes"])
     )
-    return Article(make_plain_document(""), nodes)
+    return structuring.Article(make_plain_document(""), nodes)
 
 
 # DualRAG's three roles. A reply that inference could not read is wrong in all of them, although a
@@ -243,10 +234,7 @@ def score_reasoner(sample: Sample, reply: str) -> Values:
 
 
 def score_identifier(sample: Sample, reply: str) -> Values:
-    """Score entities: `entity_f1` is of their names, compared by their words.
-
-    `keyword_f1` is of the words of all queries together, in any case.
-    """
+    """Score entities: `entity_f1` of their names by words, `keyword_f1` of all queries' words."""
     names, queries = _names_and_words(parse(sample.target, Entities)[0])
     given = _parse_or_none(reply, Entities)
     given_names, given_queries = _names_and_words(given) if given is not None else (set(), set())
@@ -288,15 +276,8 @@ def score_summarizer(sample: Sample, reply: str) -> Values:
     return values
 
 
-# The reader of one passage.
-
-
 def score_reading(sample: Sample, reply: str) -> Values:
-    """Score a short answer from one passage.
-
-    `answer_f1` is the F1 of words where there is an answer, `none_accuracy` whether nothing is
-    answered where there is none.
-    """
+    """Score a short answer: `answer_f1` of its words, or `none_accuracy` where there is none."""
     if is_none(sample.target):
         return {"none_accuracy": float(is_none(reply))}
     return {"answer_f1": 0.0 if is_none(reply) else word_overlap(reply, [sample.target]).f1}
@@ -321,10 +302,7 @@ def _f1(same: int, wanted: int, found: int) -> float:
 
 @dataclass(frozen=True)
 class Step:
-    """What scores the replies of a task, and how inference asks for them.
-
-    A reply has at most `tokens` tokens (None: as many as its prompt) and the form of `schema`.
-    """
+    """What scores a task's replies, of at most `tokens` (None: as many as its prompt)."""
 
     score: Callable[[Sample, str], Values]
     tokens: int | None = None

@@ -33,16 +33,10 @@ from colligate.lab.training.recipes import Recipe
 from colligate.lab.training.samples import Sample
 from colligate.lab.training.scores import STEPS
 from colligate.models import Message
-from colligate.models.hf.loading import (
-    HFTokenizer,
-    ModelSource,
-    cpu_has_bfloat16,
-    import_transformers,
-    load_model,
-)
+from colligate.models.hf import loading
 from colligate.models.prompts import Prompts
 
-transformers = import_transformers()
+transformers = loading.import_transformers()
 try:
     with warnings.catch_warnings(action="ignore"):
         import datasets
@@ -173,7 +167,7 @@ def _load_base(inputs: TrainingInputs) -> Any:
     recipe, computation, source = inputs.recipe, inputs.computation, inputs.source
     # Parameters that are trained need 32 bits for small steps, frozen ones do not.
     dtype = computation.precision if recipe.method == "lora" else "float32"
-    model = load_model(source, device="cpu", dtype=dtype)
+    model = loading.load_model(source, device="cpu", dtype=dtype)
     if source.gguf_file:
         # Its numbers are plain ones by now; otherwise peft takes it for a quantised model.
         model.hf_quantizer.remove_quantization_config(model)
@@ -192,9 +186,6 @@ def _lora(recipe: Recipe) -> Any:
     )
 
 
-# How a recipe is computed on this machine.
-
-
 @dataclass(frozen=True)
 class Computation:
     """How a recipe is computed here; `accumulation` batches make one step."""
@@ -205,12 +196,9 @@ class Computation:
 
 
 def plan_computation(recipe: Recipe) -> Computation:
-    """Return how a recipe is computed.
-
-    UsageError if batches do not make a global one, or the GPU lacks the precision.
-    """
+    """Return how a recipe is computed; UsageError if batches or precision do not fit."""
     cuda = torch.cuda.is_available()
-    has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch)
+    has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else loading.cpu_has_bfloat16(torch)
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if has_bfloat16 else "float32"
@@ -260,13 +248,10 @@ class Encodings:
 
 
 class Encoder:
-    """Turns samples into tokens of one model.
-
-    WeightsUnavailable if the model has no token that ends a reply: it could not learn to stop.
-    """
+    """Turns samples into tokens; WeightsUnavailable if the model has none that ends a reply."""
 
     def __init__(self, tokenizer: Any, name: str) -> None:
-        self.prompts = Prompts(HFTokenizer(tokenizer), name)
+        self.prompts = Prompts(loading.HFTokenizer(tokenizer), name)
         self._end = _find_end_of_turn(self.prompts, tokenizer, name)
 
     def encode(self, sample: Sample) -> Encoded:
@@ -282,10 +267,7 @@ class Encoder:
         return Encoded([*prompt, *reply, self._end], len(prompt))
 
     def encode_all(self, samples: Iterable[Sample], cutoff: int) -> Encodings:
-        """Encode the samples of at most `cutoff` tokens; longer ones are left out.
-
-        They are not cut: inference never sends a cut prompt, and a cut reply teaches never to end.
-        """
+        """Encode the samples of at most `cutoff` tokens: inference never sends one that is cut."""
         made = Encodings()
         for sample in samples:
             encoded = self.encode(sample)
@@ -325,16 +307,13 @@ class TrainingInputs:
 
     recipe: Recipe
     base: str
-    source: ModelSource
+    source: loading.ModelSource
     tokenizer: Any
     train: Encodings
     held_out: Encodings
     digests: Mapping[str, str]
     computation: Computation
     emit: Listener
-
-
-# While a training runs.
 
 
 class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
@@ -389,8 +368,6 @@ def _has_loss(entry: Mapping[str, Any]) -> bool:
 # The curve has a line for each measurement. `loss` is the mean negative log-likelihood (nats) of
 # the reply tokens learnt since the last line, `held_out_loss` that of held-out samples, `lr` the
 # learning rate. `tokens` and `seconds` count from the beginning, over all sessions.
-
-
 def _to_point(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the line of the curve for an entry of the trainer's log."""
     point = {
@@ -429,11 +406,7 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def find_checkpoint(folder: Path, emit: Listener) -> Path | None:
-    """Return the last complete checkpoint, if any, and remove those that are not complete.
-
-    Raises:
-        ColligateError: it was complete, and a file of it has changed since.
-    """
+    """Return the last complete checkpoint, if any; remove others; fail if it was damaged."""
     found = [each for each in folder.glob("checkpoint-*") if _NAME.fullmatch(each.name)]
     for each in found:
         if not (each / MARK).is_file():

@@ -29,10 +29,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True)
 class EntityLookup:
-    """An entity of a step, its queries, the passages read for it, and what they say about it.
-
-    Without passages nothing was asked: none were found, or all had been read for it earlier.
-    """
+    """An entity of a step, its queries, the passages read for it, and what they say about it."""
 
     entity: str
     queries: tuple[str, ...]
@@ -42,26 +39,19 @@ class EntityLookup:
 
 @dataclass(frozen=True)
 class TrajectoryStep:
-    """A round: a thought, and what was looked up for it; nothing if it was enough.
-
-    `readable` and `identified` are False if the reply of the Reasoner, or of the Entity
-    Identifier, could not be read and the run used its fallback.
-    """
+    """A round: a thought, and what was looked up for it; nothing if it was enough."""
 
     round: int
     thought: str
     need_retrieve: bool
-    readable: bool = True
-    identified: bool = True
+    readable: bool = True  # the Reasoner's reply; else the run used its fallback
+    identified: bool = True  # the same of the Entity Identifier's
     looked: tuple[EntityLookup, ...] = ()
 
 
 @dataclass(frozen=True)
 class StepState:
-    """The knowledge at the start of a step; `thoughts` include its own, `before` do not.
-
-    `outline` is as the prompts show it, with its entities (`names`) and `fragments`.
-    """
+    """The knowledge at the start of a step: the outline as shown, thoughts, those `before` it."""
 
     outline: str
     names: tuple[str, ...]
@@ -186,11 +176,7 @@ async def match_entities(
     *,
     score_titles: TitleScorer | None = None,
 ) -> dict[str, GoldMatch]:
-    """Return the gold document of each entity that means one.
-
-    `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
-    best title counts if its score is above .5.
-    """
+    """Return the gold document of each entity that means one; `known` has its spans."""
     found = {}
     for entity, spans in known.items():
         match = None if entity == ELSE else await _match_name(entity, golds, score_titles)
@@ -216,10 +202,7 @@ async def _match_name(
 
 
 def _score_words(name: str, title: str) -> float:
-    """Return the share of a name's words that are the title's if it has all of them, otherwise 0.
-
-    Brackets at the end of a title do not count.
-    """
+    """Return the title's share of a name's words if the name has all of them, otherwise 0."""
     bare = _QUALIFIED.sub("", title) or title
     said, wanted = set(sort_name_words(name)), set(sort_name_words(bare))
     return len(wanted) / len(said) if wanted and wanted <= said else 0.0
@@ -233,8 +216,6 @@ def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> Go
 
 
 # Quotes in a wanted reply: copied word for word from where they are.
-
-
 def quote_statements(
     fragments: Sequence[Fragment], passages: Sequence[Passage]
 ) -> list[SummaryStatement]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate.errors import FaultyRecord
+from colligate.errors import FaultyRecord, UsageError
 from colligate.lab.bench.datasets import read_questions
 from colligate.lab.bench.question import Question
 
@@ -44,6 +44,11 @@ def test_cells_apart_as_other_spreadsheets_have_them(tmp_path: Path, mark: str) 
     assert (question.text, question.answers) == ("What, then?", ("a, b",))
 
 
+def test_a_table_without_a_column_of_questions_is_told_with_its_columns(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mine\.csv: .* has the fields ask, answer"):
+        own(tmp_path, "Ask,answer\nWho?,A\n")
+
+
 def test_cells_of_a_tsv_file_are_separated_by_tabs_alone(tmp_path: Path) -> None:
     (question,) = own(tmp_path, "question\tname, age, town\nWho, then?\tA, 5, Oslo\n", "mine.tsv")
     assert question.text == "Who, then?"
@@ -62,7 +67,6 @@ def test_a_question_that_the_documents_do_not_answer(tmp_path: Path) -> None:
     [
         ("question,answer\nWho?,A\nWhat?\n", "line 3 of .*it has 1 cells and the first line 2"),
         ('question,answer\nWho?,"A\n', "line 2 of .*not a table"),
-        ("ask,answer\nWho?,A\n", "line 1 of .*no column is called question; there are ask, answer"),
         ("question,Answer,answer\nWho?,A,B\n", "line 1 of .*two columns are called answer"),
         ("question,id\nWho?,1\nWhat?,1\n", "line 3 of .*the id '1' came before"),
         ("question,answer\n,A\n", "line 2 of .*the question is empty"),

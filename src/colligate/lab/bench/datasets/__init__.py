@@ -9,8 +9,9 @@ from pathlib import Path
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import own
 from colligate.lab.bench.datasets.published import BEIR, PUBLISHED, QUERIES_FILE
-from colligate.lab.bench.datasets.recent import FRAMES, RECENT, is_frames_table
+from colligate.lab.bench.datasets.recent import RECENT
 from colligate.lab.bench.datasets.records import (
+    TABLES,
     DatasetFormat,
     RecordModel,
     has_fields,
@@ -28,13 +29,7 @@ FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED,
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
-    """Return the questions of a file or a folder, each with an id of its own.
-
-    Raises:
-        UsageError: the format is unknown, or none fits the first record.
-        MissingPath: the file does not exist.
-        FaultyRecord: a record is wrong or cut off; the error says which.
-    """
+    """Return the questions of a file or a folder, each with an id; FaultyRecord for a wrong one."""
     return find_format(path, format).read(path)
 
 
@@ -42,19 +37,19 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
     """Return the format of that name; with "auto" the first that fits the file's first record."""
     formats = all_formats()
     if format != AUTO:
-        if format not in formats:
-            raise UsageError(f"unknown format {format!r}", "", _choices())
-        return formats[format]
+        if format in formats:
+            return formats[format]
+        raise UsageError(f"unknown format {format!r}", "", _choices())
     if path.is_dir():
         if (path / QUERIES_FILE).is_file():
             return BEIR
         raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
-    if path.suffix.lower() in own.TABLES:
-        return FRAMES if is_frames_table(path) else own.OWN
     first = next(load_records(path), None)
     if first is None:
         raise FaultyRecord(f"cannot read {path}", "it holds no records", "check the path")
     _, record = first
+    if path.suffix.lower() in TABLES and "question" in record:
+        return own.OWN
     for each in formats.values():
         if each.fits(record):
             return each
@@ -66,10 +61,8 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
 @cache
 def all_formats() -> Mapping[str, DatasetFormat]:
     """Return every format by name; a registered one never replaces one of colligate's own."""
-    found = dict(FORMATS)
-    for name in plugins("datasets"):
-        found.setdefault(name, load_plugin("datasets", name, DatasetFormat))
-    return found
+    added = {name: load_plugin("datasets", name, DatasetFormat) for name in plugins("datasets")}
+    return {**FORMATS, **added, **FORMATS}
 
 
 def _choices() -> str:

@@ -151,9 +151,6 @@ def name_files(folder: Path, files: Iterable[tuple[Path, T]]) -> Mapping[str, Se
     return {**shorter, **paths}
 
 
-# Entries of a file, and the documents made of them
-
-
 class PassageEntry(RecordModel):
     """A passage, a page or a whole document. `file` is the name of the file it comes from."""
 
@@ -169,10 +166,7 @@ class PassageEntry(RecordModel):
 
 
 def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
-    """Yield the entries of a file by document, in order; a document's pages together.
-
-    A document without any text is left out.
-    """
+    """Yield the entries of a file by document, its pages together; empty documents are left out."""
     seen: set[str] = set()
     entries = parse_records(path, _parse_entry)
     for id_, group in groupby(entries, lambda entry: strip_page(entry.id)):
@@ -186,10 +180,7 @@ def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
 
 
 def _parse_entry(record: JsonObject) -> PassageEntry:
-    """FlashRAG writes the title, often in quotation marks, as the first line of the contents.
-
-    MultiHop-RAG asks for the source and the date of an article: they are in its title here.
-    """
+    """FlashRAG's first line is a title; MultiHop-RAG's titles get source and date, as it asks."""
     entry = validate(PassageEntry, record)
     if entry.published_at:
         title = f"{entry.title} ({', '.join(filter(None, (entry.source, entry.published_at)))})"

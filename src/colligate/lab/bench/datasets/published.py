@@ -9,7 +9,7 @@ import csv
 import glob
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from colligate.lab.bench.datasets.records import (
     DatasetFormat,
     JsonObject,
     NullableText,
+    QuestionRecord,
     RecordModel,
     format_of,
     has_fields,
@@ -58,10 +59,6 @@ def _readings(pairs: Sequence[_ShortAnswers]) -> tuple[QuestionReading, ...]:
     return tuple(QuestionReading(pair.question, unique(pair.short_answers)) for pair in pairs)
 
 
-# The plain form, and FlashRAG's (NQ, TriviaQA, PopQA and others), whose documents are a corpus's.
-# `meta` may hold what only some data sets know: `_Gold` and `_Meta`.
-
-
 class _Gold(RecordModel):
     qa_pairs: list[_ShortAnswers] | None = None
     answer_list: list[list[str]] | None = None
@@ -81,7 +78,9 @@ class _Meta(RecordModel):
     question_field: NullableText = ""
 
 
-class _Plain(RecordModel):
+class _Plain(QuestionRecord):
+    """The plain form; `meta` may hold what only some data sets know: `_Gold` and `_Meta`."""
+
     id: str
     question: str
     answers: list[str]
@@ -89,54 +88,54 @@ class _Plain(RecordModel):
     gold_document_ids: tuple[str, ...] = ()
     meta: dict[str, Any] = Field(default_factory=dict)
 
+    def make(self) -> Question:
+        documents = _candidates(self.documents)
+        meta = validate(_Meta, self.meta)
+        if meta.gold_position is not None and not 0 <= meta.gold_position < len(documents):
+            raise ValueError(f"meta.gold_position {meta.gold_position} is not among its documents")
+        there = {document.id for document in documents}
+        # Gold may be named by page where whole documents are read (FinanceBench).
+        gold = unique(
+            strip_page(id_) if id_ not in there and strip_page(id_) in there else id_
+            for id_ in self.gold_document_ids
+        )
+        kept = {**self.rest, **self.meta}
+        if gold != unique(self.gold_document_ids):
+            kept["gold_pages"] = list(self.gold_document_ids)
+        answers = unique(self.answers)
+        text = self.question
+        if meta.prompt_template:
+            text = _make_wording(meta.prompt_template, meta.instruction, meta.question_field)
+        texts = meta.evidence_text if len(gold) == 1 else ()
+        judged = bool(meta.judged or meta.prompt_template or meta.evidence_text)
+        return Question(
+            id=self.id,
+            text=text,
+            answers=answers,
+            documents=documents,
+            gold=gold,
+            gold_texts=meta.gold_texts or tuple((gold[0], evidence) for evidence in texts),
+            gold_at=meta.gold_position,
+            answerable=meta.answerable,
+            history=meta.history,
+            meta=kept,
+            **_find_task(self.meta, answers, judged=judged),
+        )
 
-def _plain_question(record: _Plain) -> Question:
-    documents = _candidates(record.documents)
-    meta = validate(_Meta, record.meta)
-    if meta.gold_position is not None and not 0 <= meta.gold_position < len(documents):
-        raise ValueError(f"meta.gold_position {meta.gold_position} is not among its documents")
-    there = {document.id for document in documents}
-    # Gold may be named by page where whole documents are read (FinanceBench).
-    gold = unique(
-        strip_page(id_) if id_ not in there and strip_page(id_) in there else id_
-        for id_ in record.gold_document_ids
-    )
-    kept = {**record.rest, **record.meta}
-    if gold != unique(record.gold_document_ids):
-        kept["gold_pages"] = list(record.gold_document_ids)
-    answers = unique(record.answers)
-    text = record.question
-    if meta.prompt_template:
-        text = _make_wording(meta.prompt_template, meta.instruction, meta.question_field)
-    texts = meta.evidence_text if len(gold) == 1 else ()
-    judged = bool(meta.judged or meta.prompt_template or meta.evidence_text)
-    return Question(
-        id=record.id,
-        text=text,
-        answers=answers,
-        documents=documents,
-        gold=gold,
-        gold_texts=meta.gold_texts or tuple((gold[0], evidence) for evidence in texts),
-        gold_at=meta.gold_position,
-        answerable=meta.answerable,
-        history=meta.history,
-        meta=kept,
-        **_find_task(record.meta, answers, judged=judged),
-    )
 
+class _Flashrag(QuestionRecord):
+    """FlashRAG's form of NQ, TriviaQA, PopQA and others, whose documents are a corpus's."""
 
-class _Flashrag(RecordModel):
     id: NullableText = ""
     question: str
     golden_answers: list[str]
     metadata: dict[str, Any] | None = None
 
-
-def _flashrag_question(record: _Flashrag) -> Question:
-    answers = unique(record.golden_answers)
-    meta = {**record.rest, **(record.metadata or {})}
-    fields = _find_task({"qa_pairs": meta.get("qa_pairs")}, answers, judged=False)
-    return Question(record.id, record.question, answers, meta=meta, **fields)
+    def make(self) -> Question:
+        answers = unique(self.golden_answers)
+        meta = {**self.rest, **(self.metadata or {})}
+        fields = _find_task({"qa_pairs": meta.get("qa_pairs")}, answers, judged=False)
+        return Question(self.id, self.question, answers, meta=meta, **fields)
 
 
 def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool) -> dict[str, Any]:
@@ -158,9 +157,6 @@ def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool)
     }
 
 
-# HotpotQA and 2WikiMultihopQA: questions over two or four Wikipedia paragraphs, among others.
-
-
 def _zip_columns(value: Any) -> Any:
     """Return pairs; the Hugging Face copies have columns, {"title": [...], ...: [...]}."""
     if not isinstance(value, dict) or not all(isinstance(each, list) for each in value.values()):
@@ -169,7 +165,9 @@ def _zip_columns(value: Any) -> Any:
     return list(zip(titles, *(value[name] for name in value if name != "title"), strict=True))
 
 
-class _Facts(RecordModel):
+class _Facts(QuestionRecord):
+    """HotpotQA and 2WikiMultihopQA: two or four paragraphs of Wikipedia, among others."""
+
     id: str = Field(validation_alias=AliasChoices("_id", "id"))
     question: str
     answer: str
@@ -177,30 +175,29 @@ class _Facts(RecordModel):
     context: Annotated[list[tuple[str, list[str]]], BeforeValidator(_zip_columns)]
     supporting_facts: Annotated[list[tuple[str, int]], BeforeValidator(_zip_columns)]
 
+    def make(self, aliases: Sequence[str] = ()) -> Question:
+        """Return the question; `aliases` are other names of its answer.
 
-def _fact_question(record: _Facts, aliases: Sequence[str] = ()) -> Question:
-    """Return the question of a record; `aliases` are other names of its answer.
-
-    A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold; so
-    does a fact whose paragraph is missing, as in `fullwiki`, whose paragraphs were retrieved.
-    """
-    documents = make_candidates(("", title, _join(texts)) for title, texts in record.context)
-    ids = {document.title: document.id for document in reversed(documents)}
-    sentences = dict(reversed(record.context))
-    facts = record.supporting_facts
-    return Question(
-        id=record.id,
-        text=record.question,
-        answers=unique([record.answer, *aliases]),
-        documents=documents,
-        gold=unique(ids.get(title) or make_id(title, "") for title, _ in facts),
-        gold_texts=tuple(
-            (ids[title], sentences[title][number].strip())
-            for title, number in facts
-            if title in ids and 0 <= number < len(sentences[title])
-        ),
-        meta={**record.rest, "supporting_facts": [list(fact) for fact in facts]},
-    )
+        A fact that names no sentence of its paragraph still makes that paragraph gold; so does one
+        whose paragraph is missing, as in `fullwiki`, whose paragraphs were retrieved.
+        """
+        documents = make_candidates(("", title, _join(texts)) for title, texts in self.context)
+        ids = {document.title: document.id for document in reversed(documents)}
+        sentences = dict(reversed(self.context))
+        facts = self.supporting_facts
+        return Question(
+            id=self.id,
+            text=self.question,
+            answers=unique([self.answer, *aliases]),
+            documents=documents,
+            gold=unique(ids.get(title) or make_id(title, "") for title, _ in facts),
+            gold_texts=tuple(
+                (ids[title], sentences[title][number].strip())
+                for title, number in facts
+                if title in ids and 0 <= number < len(sentences[title])
+            ),
+            meta={**self.rest, "supporting_facts": [list(fact) for fact in facts]},
+        )
 
 
 def _join(sentences: Sequence[str]) -> str:
@@ -227,20 +224,10 @@ def _read_two_wiki(path: Path) -> Iterator[Question]:
     names: Mapping[str, Sequence[str]] = {}
     if (beside := path.parent / "id_aliases.json").is_file():
         wanted = set(parse_records(path, lambda record: validate(_Answered, record).answer_id))
-        names = _read_aliases(beside, wanted)
-    return parse_questions(
-        path, _Facts, lambda record: _fact_question(record, names.get(record.answer_id, ()))
-    )
-
-
-def _read_aliases(path: Path, wanted: Collection[str]) -> dict[str, Sequence[str]]:
-    """Return other names by Wikidata id, with demonyms, as the official evaluation takes them."""
-    entries = parse_records(path, lambda record: validate(_Names, record))
-    return {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
-
-
-# MuSiQue: questions over two to four of twenty paragraphs; in MuSiQue-Full half lack one, and each
-# question comes twice under one id.
+        entries = parse_records(beside, lambda record: validate(_Names, record))
+        # With demonyms, as the official evaluation takes them.
+        names = {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
+    return parse_questions(path, _Facts, lambda each: each.make(names.get(each.answer_id, ())))
 
 
 class _Paragraph(RecordModel):
@@ -249,7 +236,9 @@ class _Paragraph(RecordModel):
     is_supporting: bool = False
 
 
-class _Musique(RecordModel):
+class _Musique(QuestionRecord):
+    """MuSiQue; in MuSiQue-Full each question comes twice, once without one of its paragraphs."""
+
     id: str
     question: str
     paragraphs: list[_Paragraph]
@@ -257,55 +246,55 @@ class _Musique(RecordModel):
     answer_aliases: tuple[str, ...] = ()
     answerable: bool = True
 
-
-def _musique_question(record: _Musique) -> Question:
-    """Return the question; the id of one that cannot be answered ends in "-unanswerable"."""
-    answers = unique([record.answer, *record.answer_aliases])
-    texts = [(each.title, each.paragraph_text) for each in record.paragraphs]
-    golds = zip(texts, record.paragraphs, strict=True)
-    withheld = {} if record.answerable else {"withheld_answers": list(answers)}
-    return Question(
-        id=record.id if record.answerable else f"{record.id}-unanswerable",
-        text=record.question,
-        answers=answers if record.answerable else (),
-        documents=make_candidates(("", *text) for text in texts),
-        gold=unique(make_id(*text) for text, each in golds if each.is_supporting),
-        answerable=record.answerable,
-        meta={**record.rest, **withheld},
-    )
-
-
-# Lost in the Middle: Natural Questions with the gold passage, whose id is null, at a known place.
+    def make(self) -> Question:
+        """Return the question; the id of one that cannot be answered ends in "-unanswerable"."""
+        answers = unique([self.answer, *self.answer_aliases])
+        texts = [(each.title, each.paragraph_text) for each in self.paragraphs]
+        golds = zip(texts, self.paragraphs, strict=True)
+        withheld = {} if self.answerable else {"withheld_answers": list(answers)}
+        return Question(
+            id=self.id if self.answerable else f"{self.id}-unanswerable",
+            text=self.question,
+            answers=answers if self.answerable else (),
+            documents=make_candidates(("", *text) for text in texts),
+            gold=unique(make_id(*text) for text, each in golds if each.is_supporting),
+            answerable=self.answerable,
+            meta={**self.rest, **withheld},
+        )
 
 
-class _Lost(RecordModel):
+class _Lost(QuestionRecord):
+    """Lost in the Middle: the gold passage, whose id is null, at a known place."""
+
     question: str
     answers: list[str]
     ctxs: list[_Passage]
 
-
-def _lost_question(record: _Lost) -> Question:
-    documents = _candidates(record.ctxs)
-    gold = unique(each.id or make_id(each.title, each.text) for each in record.ctxs if each.isgold)
-    places = [document.id for document in documents]
-    return Question(
-        id="",
-        text=record.question,
-        answers=unique(record.answers),
-        documents=documents,
-        gold=gold,
-        gold_at=places.index(gold[0]) if gold else None,
-        meta=record.rest,
-    )
-
-
-# ALCE's forms of ASQA (readings), QAMPARI (sets) and ELI5 (claims), with a hundred passages each.
+    def make(self) -> Question:
+        documents = _candidates(self.ctxs)
+        gold = unique(e.id or make_id(e.title, e.text) for e in self.ctxs if e.isgold)
+        places = [document.id for document in documents]
+        return Question(
+            id="",
+            text=self.question,
+            answers=unique(self.answers),
+            documents=documents,
+            gold=gold,
+            gold_at=places.index(gold[0]) if gold else None,
+            meta=self.rest,
+        )
 
 
-class _Alce(RecordModel):
+class _Alce(QuestionRecord):
+    """ALCE's forms of ASQA (readings), QAMPARI (sets), ELI5 (claims), with 100 passages each."""
+
     id: NullableText = Field("", validation_alias=AliasChoices("sample_id", "id"))
     question: str
     docs: tuple[_Passage, ...] = ()
+
+    def with_gold(self, task: QuestionTask, **gold: Any) -> Question:
+        documents, meta = _candidates(self.docs), self.rest
+        return Question(self.id, self.question, documents=documents, task=task, meta=meta, **gold)
 
 
 class _Annotation(RecordModel):
@@ -317,54 +306,42 @@ class _Asqa(_Alce):
     annotations: tuple[_Annotation, ...] = ()
     answer: NullableText = ""
 
+    def make(self) -> Question:
+        # Both annotators' answers, first `answer`, which is one of them: MAUVE takes it.
+        annotated = [each.long_answer for each in self.annotations]
+        if not annotated or self.answer in annotated:
+            annotated = [self.answer, *annotated]
+        return self.with_gold(
+            QuestionTask.READINGS,
+            answers=unique(answer for pair in self.qa_pairs for answer in pair.short_answers),
+            readings=_readings(self.qa_pairs),
+            long_answers=unique(annotated),
+        )
+
 
 class _Qampari(_Alce):
     answers: list[list[str]]
+
+    def make(self) -> Question:
+        aliases = unique(alias for member in self.answers for alias in member)
+        members = tuple(unique(member) for member in self.answers)
+        return self.with_gold(QuestionTask.SET, answers=aliases, members=members)
 
 
 class _Eli5(_Alce):
     answer: str
     claims: list[str]
 
-
-def _alce_question(record: _Alce, task: QuestionTask, **gold: Any) -> Question:
-    documents, meta = _candidates(record.docs), record.rest
-    return Question(record.id, record.question, documents=documents, task=task, meta=meta, **gold)
-
-
-def _asqa_question(record: _Asqa) -> Question:
-    # Both annotators' answers, first `answer`, which is one of them: MAUVE takes it.
-    annotated = [each.long_answer for each in record.annotations]
-    if not annotated or record.answer in annotated:
-        annotated = [record.answer, *annotated]
-    return _alce_question(
-        record,
-        QuestionTask.READINGS,
-        answers=unique(answer for pair in record.qa_pairs for answer in pair.short_answers),
-        readings=_readings(record.qa_pairs),
-        long_answers=unique(annotated),
-    )
-
-
-def _qampari_question(record: _Qampari) -> Question:
-    aliases = unique(alias for member in record.answers for alias in member)
-    members = tuple(unique(member) for member in record.answers)
-    return _alce_question(record, QuestionTask.SET, answers=aliases, members=members)
+    def make(self) -> Question:
+        answers, claims = unique([self.answer]), unique(self.claims)
+        return self.with_gold(
+            QuestionTask.LONG, answers=answers, claims=claims, long_answers=answers
+        )
 
 
 def _is_qampari(record: JsonObject) -> bool:
     answers = record.get("answers")
     return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
-
-
-def _eli5_question(record: _Eli5) -> Question:
-    answers, claims = unique([record.answer]), unique(record.claims)
-    return _alce_question(
-        record, QuestionTask.LONG, answers=answers, claims=claims, long_answers=answers
-    )
-
-
-# FinanceBench: questions over a company's filing, with the pages (from 0) that answer them.
 
 
 class _Evidence(RecordModel):
@@ -373,36 +350,38 @@ class _Evidence(RecordModel):
     evidence_page_num: int | None = None
 
 
-class _Finance(RecordModel):
+class _Finance(QuestionRecord):
+    """FinanceBench: questions over a filing, with the pages (from 0) that answer them."""
+
     financebench_id: str
     question: str
     answer: str
     doc_name: str
     evidence: list[_Evidence]
 
-
-def _finance_question(record: _Finance) -> Question:
-    """Return the question; a document's id is the name of its filing, a PDF of the corpus."""
-    evidence = [(each.doc_name or record.doc_name, each) for each in record.evidence]
-    pages = [each.evidence_page_num for each in record.evidence]
-    return Question(
-        record.financebench_id,
-        record.question,
-        answers=(record.answer,),
-        documents=make_candidates([(record.doc_name, record.doc_name, "")]),
-        gold=unique(name for name, _ in evidence),
-        gold_texts=tuple((name, each.evidence_text) for name, each in evidence),
-        task=QuestionTask.JUDGED,
-        meta={**record.rest, "doc_name": record.doc_name, "evidence_pages": pages},
-    )
-
-
-# Loong: questions over several long documents, all of which matter, asked in the words of their
-# prompts. The documents are `doc/TYPE/NAME` beside the file; the judgments of type "legal" lie in
-# one JSON file there and are not looked up. `meta` has what the judges want.
+    def make(self) -> Question:
+        """Return the question; a document's id is the name of its filing, a PDF of the corpus."""
+        evidence = [(each.doc_name or self.doc_name, each) for each in self.evidence]
+        pages = [each.evidence_page_num for each in self.evidence]
+        return Question(
+            self.financebench_id,
+            self.question,
+            answers=(self.answer,),
+            documents=make_candidates([(self.doc_name, self.doc_name, "")]),
+            gold=unique(name for name, _ in evidence),
+            gold_texts=tuple((name, each.evidence_text) for name, each in evidence),
+            task=QuestionTask.JUDGED,
+            meta={**self.rest, "doc_name": self.doc_name, "evidence_pages": pages},
+        )
 
 
 class _Loong(RecordModel):
+    """Loong: questions over several long documents, asked in the words of their prompts.
+
+    The documents are `doc/TYPE/NAME` beside the file; the judgments of type "legal" lie in one JSON
+    file there and are not looked up. `meta` has what the judges want.
+    """
+
     id: str
     type: str
     level: int
@@ -412,27 +391,25 @@ class _Loong(RecordModel):
     doc: list[str]
     answer: Any
 
-
-def _loong_question(record: _Loong, folder: Path) -> Question:
-    answer = record.answer
-    names = [_find_name(record, name, folder) for name in record.doc]
-    fields = {"question_field": record.question, "instruction": record.instruction}
-    fields |= {"prompt_template": record.prompt_template, "type": record.type}
-    return Question(
-        record.id,
-        _make_wording(record.prompt_template, record.instruction, record.question),
-        answers=(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),),
-        documents=make_candidates((name, "", "") for name in names),
-        task=QuestionTask.JUDGED,
-        meta={**record.rest, **fields, "level": record.level, "answer": answer},
-    )
+    def make_below(self, folder: Path) -> Question:
+        answer = self.answer
+        names = [_find_name(self, name, folder) for name in self.doc]
+        fields = {"question_field": self.question, "instruction": self.instruction}
+        fields |= {"prompt_template": self.prompt_template, "type": self.type}
+        return Question(
+            self.id,
+            _make_wording(self.prompt_template, self.instruction, self.question),
+            answers=(
+                answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
+            ),
+            documents=make_candidates((name, "", "") for name in names),
+            task=QuestionTask.JUDGED,
+            meta={**self.rest, **fields, "level": self.level, "answer": answer},
+        )
 
 
 def _find_name(record: _Loong, name: str, folder: Path) -> str:
-    """Return the path of a document below the folder, or its name alone if it is not there.
-
-    A report is named by a part of its file's name; of several the first in order is taken.
-    """
+    """Return a document's path below the folder (a report's by part of it), or its name alone."""
     below = folder / record.type
     if record.type == "financial":
         year = "" if record.level == 4 else "2024-"
@@ -453,8 +430,6 @@ def _make_wording(template: str, instruction: str, question: str) -> str:
 
 # BEIR: a folder of `queries.jsonl`, `qrels/test.tsv` (or `dev`, `train`) and the corpus. It has no
 # answers: retrieval is measured.
-
-
 QUERIES_FILE = "queries.jsonl"
 _JUDGEMENTS = "qrels"
 _SPLITS = ("test", "dev", "train")
@@ -503,23 +478,23 @@ BEIR = DatasetFormat("beir", _read_beir)
 
 def _read_loong(path: Path) -> Iterator[Question]:
     folder = path.parent / "doc"
-    return parse_questions(path, _Loong, lambda record: _loong_question(record, folder))
+    return parse_questions(path, _Loong, lambda record: record.make_below(folder))
 
 
 PUBLISHED = (
-    format_of("plain", _Plain, _plain_question, "question answers documents gold_document_ids"),
-    format_of("lost-in-the-middle", _Lost, _lost_question, "question answers ctxs"),
-    format_of("musique", _Musique, _musique_question, "question paragraphs"),
+    format_of("plain", _Plain, "question answers documents gold_document_ids"),
+    format_of("lost-in-the-middle", _Lost, "question answers ctxs"),
+    format_of("musique", _Musique, "question paragraphs"),
     DatasetFormat(
         "2wikimultihopqa", _read_two_wiki, has_fields("context", "supporting_facts", "evidences")
     ),
-    format_of("hotpotqa", _Facts, _fact_question, "context supporting_facts"),
-    format_of("asqa", _Asqa, _asqa_question, "question qa_pairs"),
-    format_of("eli5", _Eli5, _eli5_question, "question claims"),
-    make_format("qampari", _Qampari, _qampari_question, _is_qampari),
+    format_of("hotpotqa", _Facts, "context supporting_facts"),
+    format_of("asqa", _Asqa, "question qa_pairs"),
+    format_of("eli5", _Eli5, "question claims"),
+    make_format("qampari", _Qampari, _Qampari.make, _is_qampari),
     DatasetFormat("loong", _read_loong, has_fields("prompt_template", "doc")),
-    format_of("financebench", _Finance, _finance_question, "financebench_id"),
-    format_of("flashrag", _Flashrag, _flashrag_question, "question golden_answers"),
+    format_of("financebench", _Finance, "financebench_id"),
+    format_of("flashrag", _Flashrag, "question golden_answers"),
     BEIR,
 )
 """In the order in which a file's first record is tried on them."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import gzip
+import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +27,7 @@ from colligate.errors import FaultyRecord, MissingPath
 from colligate.lab.bench.question import Candidate, Question
 
 JsonObject = dict[str, Any]
+TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -45,18 +49,19 @@ def has_fields(*names: str) -> Callable[[JsonObject], bool]:
     return lambda record: all(name in record for name in names)
 
 
-# From files to records
-
-
 def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
     """Yield the records of a file, each with its place in it ("line 3", "record 3").
 
     The file holds JSON Lines or one JSON array, packed by gzip or not; its first bytes tell which,
     not its name. Blank lines are passed over. Lines are read one by one. An array is read whole:
-    the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
+    the largest that is published, HotpotQA's training set, takes about 2 GB of memory. By their
+    names alone, `TABLES` are tables.
     """
     if not path.is_file():
         raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
+    if path.suffix.lower() in TABLES:
+        yield from _load_table(path)
+        return
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     place = "line 1"
@@ -86,12 +91,38 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
             raise record_error(path, place, str(error)) from None
 
 
+def _load_table(path: Path) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the rows of a table; names of columns are in small letters, with "_" for blanks."""
+    data = path.read_bytes()
+    try:
+        stream = io.StringIO(data.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
+    # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
+    # In a .tsv file a tab is one wherever it is, and cells may hold commas.
+    first, separators = stream.readline(), ",;\t"
+    if path.suffix.lower() == ".tsv":
+        separators = "\t" if "\t" in first else "\t,;"
+    stream.seek(0)
+    rows = csv.reader(stream, delimiter=max(separators, key=first.count), strict=True)
+    try:
+        names = [re.sub(r"\W+", "_", name.strip().lower()) for name in next(rows, [])]
+        if twice := next((name for name in names if name and names.count(name) > 1), None):
+            raise ValueError(f"two columns are called {twice}")
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                if len(row) != len(names):
+                    raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
+                yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
+    except (csv.Error, ValueError) as error:
+        why = f"it is not a table ({error})" if isinstance(error, csv.Error) else str(error)
+        raise record_error(path, f"line {rows.line_num}", why) from None
+
+
 def record_error(path: Path, place: str, reason: str) -> FaultyRecord:
     """Return the error that names a file, the place in it and the reason."""
     return FaultyRecord(f"cannot read {place} of {path}", reason, "fix it or leave it out")
-
-
-# From records to questions
 
 
 class RecordModel(BaseModel):
@@ -105,6 +136,13 @@ class RecordModel(BaseModel):
         return dict(self.model_extra or {})
 
 
+class QuestionRecord(RecordModel):
+    """A record that makes its question."""
+
+    def make(self) -> Question:
+        raise NotImplementedError
+
+
 NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A string that a record may give as null."""
 
@@ -115,10 +153,7 @@ T = TypeVar("T")
 def parse_questions(
     path: Path, model: type[M], make: Callable[[M], Question]
 ) -> Iterator[Question]:
-    """Yield the question that `make` returns for each record of a file.
-
-    A question without an id gets one made of its text.
-    """
+    """Yield the question that `make` returns for each record; without an id it gets one."""
     ids = QuestionIds()
     return parse_records(path, lambda record: ids.assign(make(validate(model, record))))
 
@@ -145,25 +180,21 @@ def first_fault(error: ValidationError) -> str:
     """Return the first fault of a record in one line, with the field's name."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    where = f"field {field!r}: " if field else ""
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"field {field!r}: {first['msg'].lower()}{more}"
+    return f"{where}{first['msg'].lower().removeprefix('value error, ')}{more}"
 
 
 def make_format(
-    name: str,
-    model: type[M],
-    make: Callable[[M], Question],
-    fits: Callable[[JsonObject], bool],
+    name: str, model: type[M], make: Callable[[M], Question], fits: Callable[[JsonObject], bool]
 ) -> DatasetFormat:
     """Return the format whose files hold records of one model, each a question."""
     return DatasetFormat(name, lambda path: parse_questions(path, model, make), fits)
 
 
-def format_of(
-    name: str, model: type[M], make: Callable[[M], Question], fields: str
-) -> DatasetFormat:
+def format_of(name: str, model: type[QuestionRecord], fields: str) -> DatasetFormat:
     """Return such a format; records with these fields, separated by blanks, are of it."""
-    return make_format(name, model, make, has_fields(*fields.split()))
+    return make_format(name, model, model.make, has_fields(*fields.split()))
 
 
 class QuestionIds:

@@ -20,9 +20,8 @@ from colligate.lab.bench.metrics.short_answers import containment, f1_alce
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionReading
 
+
 # ASQA, as ALCE and RDR2 measure it: which readings of the question an answer serves
-
-
 def _measure_asqa(question: Question, outcome: Outcome) -> Measures | None:
     if not question.readings:
         return None
@@ -126,8 +125,6 @@ QAMPARI = MetricGroup("qampari", qampari_measures)
 
 
 # ELI5: which claims of a right answer the given one entails
-
-
 async def claim_recall(question: Question, outcome: Outcome, nli: Entails) -> Measures | None:
     """Return the share of claims that an answer entails; an empty answer entails none."""
     if not question.claims:

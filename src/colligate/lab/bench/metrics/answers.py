@@ -113,10 +113,7 @@ def normalise_dual(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return what is before the first line break, without blanks around it.
-
-    A text that begins with a line break has an empty first line, as in Lost in the Middle.
-    """
+    """Return what is before the first line break, stripped; "" where a text begins with one."""
     return text.split("\n")[0].strip()
 
 

@@ -40,10 +40,7 @@ _SAID: Mapping[MetricGroup, Sequence[str]] = {
 
 
 def measure_said(question: Question, outcome: Outcome) -> Measures | None:
-    """Return metrics of what the reader replied before its citations were checked, `said_NAME`.
-
-    So a refusal scores 0 only if the model itself refused.
-    """
+    """Return `said_NAME`: metrics of the reply before its citations were checked."""
     said = replace(
         outcome,
         text=outcome.said,
@@ -126,10 +123,8 @@ GROUPS: Mapping[str, MetricGroup] = {
 @cache
 def all_groups() -> Mapping[str, MetricGroup]:
     """Return every group by name; a registered one never replaces one of colligate's own."""
-    found = dict(GROUPS)
-    for name in plugins("metrics"):
-        found.setdefault(name, load_plugin("metrics", name, MetricGroup))
-    return found
+    added = {name: load_plugin("metrics", name, MetricGroup) for name in plugins("metrics")}
+    return {**GROUPS, **added, **GROUPS}
 
 
 def find_group(name: str) -> MetricGroup:
@@ -164,14 +159,7 @@ def require_groups(names: Sequence[str], backends: Backends) -> None:
 async def measure(
     names: Sequence[str], question: Question, outcome: Outcome, backends: Backends | None = None
 ) -> dict[str, float]:
-    """Return the metrics of all these groups that apply to this question.
-
-    A refusal or a failure scores 0 in all that measure the answer; it is left out of none.
-
-    Raises:
-        UsageError: there is no such group, or its model or package is missing.
-        ModelError: a model that was asked failed.
-    """
+    """Return the metrics of these groups that apply; a refusal or failure scores 0 in them."""
     given = backends or Backends()
     require_groups(names, given)
     found: dict[str, float] = {}
@@ -193,10 +181,7 @@ async def measure(
 async def measure_each(
     names: Sequence[str], question: Question, outcome: Outcome, backends: Backends
 ) -> AsyncGenerator[tuple[str, Measures, str]]:
-    """Yield each group with its finite metrics, or why they could not be taken.
-
-    A group that fails costs no other group its values. Those that ask models come last.
-    """
+    """Yield each group with its finite metrics, or why there are none; what asks models is last."""
     for name in sorted(names, key=lambda name: find_group(name).ask is not None):
         try:
             taken = await measure([name], question, outcome, backends)

@@ -88,16 +88,12 @@ def abstention_measures(question: Question, outcome: Outcome) -> dict[str, float
     """
     measures = {"failed": float(bool(outcome.error))}
     refused = float(not outcome.found and not outcome.error)
+    known = question.answers, question.gold, question.readings, question.members, question.claims
     if not question.answerable:
         measures["right_refusal"] = refused
-    elif _has_gold(question):
+    elif any(known) or question.long_answers:
         measures["wrong_refusal"] = refused
     return measures
-
-
-def _has_gold(question: Question) -> bool:
-    known = (question.answers, question.gold, question.readings, question.members, question.claims)
-    return any(known) or bool(question.long_answers)
 
 
 ABSTENTION = MetricGroup(
@@ -160,10 +156,7 @@ VERDICT = MetricGroup("verdict", verdict_measures, always=True, lower=("wrong_ci
 
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether an answer holds one of the golds.
-
-    "2 150" is read as two numbers and as one.
-    """
+    """Return whether an answer holds a gold; "2 150" is read as two numbers and as one."""
     return any(_holds(read(answer), read(gold)) for read in (str, _join) for gold in golds)
 
 

@@ -40,7 +40,10 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     """
     measures: dict[str, float] = {}
     if question.gold:
-        for stage, documents in _collect_stages(outcome).items():
+        stages = {**outcome.stages, "evidence": collect_documents(outcome.evidence)}
+        if has_searched(outcome):
+            stages = {"retrieved": collect_documents(outcome.retrieved), **stages}
+        for stage, documents in stages.items():
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
             if there := set(documents):
@@ -67,13 +70,6 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
 
 
 EVIDENCE = MetricGroup("evidence", evidence_measures, lower=("evidence_words", "docscore_other"))
-
-
-def _collect_stages(outcome: Outcome) -> dict[str, Collection[str]]:
-    stages: dict[str, Collection[str]] = {}
-    if has_searched(outcome):
-        stages["retrieved"] = collect_documents(outcome.retrieved)
-    return {**stages, **outcome.stages, "evidence": collect_documents(outcome.evidence)}
 
 
 def gold_recall(gold: Collection[str], found: Iterable[str]) -> dict[str, float]:

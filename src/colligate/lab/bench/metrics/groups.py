@@ -54,9 +54,6 @@ def import_extra(module: str) -> Any:
         raise MissingExtra.of(error, f"this metric needs {module}", "bench") from error
 
 
-# Models that metrics ask: a judge, an entailment model, a reader of single answers
-
-
 @dataclass(frozen=True)
 class Backends:
     """The models that were given for metrics; a group without its own cannot be measured."""
@@ -71,11 +68,7 @@ class MissingBackend(UsageError):
 
 
 def entail_by_trained(name: str) -> Entails:
-    """Entailment by a T5 trained for it: ALCE's is `google/t5_xxl_true_nli_mixture` (11B).
-
-    A smaller one is asked in the same way, and is not comparable. From a folder or by hub name,
-    through the extra `local`.
-    """
+    """Entailment by a T5 trained for it: ALCE's is `google/t5_xxl_true_nli_mixture` (11B)."""
     from colligate.lab.baselines.encoders import get_seq2seq
 
     model = get_seq2seq(name)
@@ -90,10 +83,7 @@ def entail_by_trained(name: str) -> Entails:
 
 
 def read_by_trained(name: str) -> Reads:
-    """Answers by a model trained on SQuAD 2: ALCE's is `gaotianyu1350/roberta-large-squad`.
-
-    From a folder or by hub name, through the extra `local`.
-    """
+    """Answers by a reader of SQuAD 2: ALCE's is `gaotianyu1350/roberta-large-squad`."""
     from colligate.lab.baselines.encoders import ExtractiveReader
 
     return ExtractiveReader(name).read

@@ -187,9 +187,6 @@ LOONG_OFFICIAL = MetricGroup("loong_official", ask=loong_official, needs="judge"
 LOONG_SPD = MetricGroup("loong_spd", ask=loong_spd, needs="judge")
 
 
-# Asking a judge
-
-
 def escape_for_tag(text: str) -> str:
     """Return text for between two tags of a prompt: it can neither close a tag nor begin a turn."""
     return escape(text).replace("</", "‹/")

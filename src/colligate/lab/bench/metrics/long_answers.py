@@ -31,9 +31,8 @@ from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.significance import resampled_means
 
+
 # ALCE's: Google's package rouge_score
-
-
 def _measure_long(question: Question, outcome: Outcome) -> Measures | None:
     golds = list_long_golds(question)
     if not golds:
@@ -43,10 +42,7 @@ def _measure_long(question: Question, outcome: Outcome) -> Measures | None:
 
 
 def rouge_long(prediction: str, golds: Sequence[str]) -> dict[str, float]:
-    """Return ROUGE-Lsum and ROUGE-L: F of `rouge_score`, stemmed, the best over golds.
-
-    The prediction is prepared as ALCE does; both sides are lower case, a sentence a line.
-    """
+    """Return ALCE's ROUGE-Lsum and ROUGE-L: F of `rouge_score`, stemmed, the best over golds."""
     said = _break_sentences(prepare_alce(prediction))
     scores = [_scorer().score(_break_sentences(gold), said) for gold in golds]
     return {
@@ -180,10 +176,7 @@ Features = NDArray[np.float64]
 
 
 def mauve_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, float]:
-    """Return MAUVE of a run's long answers, as ALCE prepares both sides; nothing without golds.
-
-    A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
-    """
+    """Return MAUVE of a run's long answers as ALCE prepares them. Blocks; loads GPT-2-large."""
     from colligate.lab.baselines.encoders import compute_last_token_features
 
     pairs = [

@@ -10,18 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from colligate.lab.bench.metrics.answers import (
-    Normaliser,
-    first_line,
-    list_golds,
-    normalise_dual,
-    normalise_squad,
-    score_both,
-    score_separately,
-    take_final,
-    take_whole,
-    wants_short,
-)
+from colligate.lab.bench.metrics import answers
 from colligate.lab.bench.metrics.groups import Measures, MetricGroup
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question
@@ -32,35 +21,35 @@ _CLOSED = ("yes", "no", "noanswer")
 
 
 def _measure_short(question: Question, outcome: Outcome) -> Measures | None:
-    if not wants_short(question):
+    if not answers.wants_short(question):
         return None
 
     def score(text: str) -> dict[str, float]:
-        first_line = containment_first_line(text, question.answers)
-        return {**word_scores(text, question.answers), "containment_first_line": first_line}
+        in_first = containment_first_line(text, question.answers)
+        return {**word_scores(text, question.answers), "containment_first_line": in_first}
 
-    return score_both(score, outcome)
+    return answers.score_both(score, outcome)
 
 
 def _measure_dual(question: Question, outcome: Outcome) -> Measures | None:
     """DualRAG calls its containment `acc`."""
-    if not wants_short(question):
+    if not answers.wants_short(question):
         return None
 
     def score(text: str) -> dict[str, float]:
-        found = word_scores(text, question.answers, normalise_dual)
+        found = word_scores(text, question.answers, answers.normalise_dual)
         return {f"{name}_dual": value for name, value in found.items()}
 
-    return score_separately(score, outcome)
+    return answers.score_separately(score, outcome)
 
 
 def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
     """Of a long answer the whole is scored under both names."""
-    golds = list_golds(question)
+    golds = answers.list_golds(question)
     if not golds:
         return None
-    whole = take_whole(outcome)
-    said = take_final(outcome) if wants_short(question) else whole
+    whole = answers.take_whole(outcome)
+    said = answers.take_final(outcome) if answers.wants_short(question) else whole
     return {"f1_flashrag": f1_flashrag(said, golds), "f1_flashrag_raw": f1_flashrag(whole, golds)}
 
 
@@ -70,12 +59,9 @@ FLASHRAG = MetricGroup("flashrag", _measure_flashrag)
 
 
 def word_scores(
-    prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
+    prediction: str, golds: Golds, normalise: answers.Normaliser = answers.normalise_squad
 ) -> dict[str, float]:
-    """Return exact match, containment, F1, precision and recall of words, and how many there are.
-
-    Containment rewards a long prediction: its words tell how long.
-    """
+    """Return exact match, containment, F1, precision, recall, and how many words there are."""
     return {
         "answer_words": float(len(prediction.split())),
         "em": exact_match(prediction, golds, normalise),
@@ -84,13 +70,17 @@ def word_scores(
     }
 
 
-def exact_match(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+def exact_match(
+    prediction: str, golds: Golds, normalise: answers.Normaliser = answers.normalise_squad
+) -> float:
     """Return 1 where the prediction equals one of the golds, both normalised."""
     said = normalise(prediction)
     return float(bool(prediction.strip()) and any(normalise(gold) == said for gold in golds))
 
 
-def containment(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+def containment(
+    prediction: str, golds: Golds, normalise: answers.Normaliser = answers.normalise_squad
+) -> float:
     """Return 1 where the prediction contains a gold, both normalised: "party" contains "art".
 
     A gold of which normalising leaves nothing is contained only in a prediction that equals it. So
@@ -103,7 +93,7 @@ def containment(prediction: str, golds: Golds, normalise: Normaliser = normalise
 
 def containment_first_line(prediction: str, golds: Golds) -> float:
     """Return Lost in the Middle's `best_subspan_em`: containment in the first line alone."""
-    return containment(first_line(prediction), golds)
+    return containment(answers.first_line(prediction), golds)
 
 
 class WordOverlap(NamedTuple):
@@ -115,7 +105,7 @@ class WordOverlap(NamedTuple):
 
 
 def word_overlap(
-    prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
+    prediction: str, golds: Golds, normalise: answers.Normaliser = answers.normalise_squad
 ) -> WordOverlap:
     """Return precision, recall and F1 of words, each separately the best over the golds."""
     said = normalise(prediction).split()
@@ -125,22 +115,22 @@ def word_overlap(
 
 def f1_flashrag(prediction: str, golds: Golds) -> float:
     """Return FlashRAG's F1: 0 against a different gold where either is yes, no or noanswer."""
-    said = normalise_squad(prediction)
+    said = answers.normalise_squad(prediction)
 
     def against(gold: str) -> float:
         if said != gold and (said in _CLOSED or gold in _CLOSED):
             return 0.0
         return _overlap(said.split(), gold.split()).f1
 
-    return _best(map(against, map(normalise_squad, golds)))
+    return _best(map(against, map(answers.normalise_squad, golds)))
 
 
 def f1_alce(prediction: str, golds: Golds) -> float:
     """Return ALCE's F1, in which an empty prediction is right for an empty gold."""
-    said = normalise_squad(prediction).split()
+    said = answers.normalise_squad(prediction).split()
 
     def against(gold: str) -> float:
-        wanted = normalise_squad(gold).split()
+        wanted = answers.normalise_squad(gold).split()
         return _overlap(said, wanted).f1 if wanted and said else float(wanted == said)
 
     return _best(map(against, golds))
