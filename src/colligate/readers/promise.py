@@ -21,8 +21,11 @@ from colligate.core.run import RISKS, Run
 
 _USUAL = RISKS["eager"]  # of a reader without a risk
 
-Way = Literal["read", "found"]
-"""What an answer comes from: read by a small reader, or found without it."""
+Way = Literal["read", "found", "cell", "row"]
+"""What an answer comes from: read by a small reader, or found without it; and cells of tables.
+
+A cell is read from a passage, or it is a row whose label is like its column.
+"""
 
 FOUND: Way = "found"
 """How the place of an answer was found that no reader has read."""

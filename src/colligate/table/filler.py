@@ -7,7 +7,6 @@ one, from what a search finds for each column. A small one is asked for one colu
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,14 +14,14 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.concurrency import map_concurrent
-from colligate.core.answer import Form, Verdict, make_citation
+from colligate.core.answer import make_citation
 from colligate.core.events import Event, Progressed
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, escape
-from colligate.core.run import Run, Shown, show_ranked
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Needs
 from colligate.core.units import join_rankings
-from colligate.documents import Document, Span
+from colligate.documents import Document
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
@@ -34,12 +33,10 @@ from colligate.errors import (
 )
 from colligate.library.sources import DocumentInfo
 from colligate.readers.filling import Leaf, Shape, find_values
-from colligate.readers.pointwise import ask_whether_said
-from colligate.readers.quoting import keep_table_heads
+from colligate.table.alone import BEGINNING, fill_cells
 from colligate.table.book import Book, Cell, CellValue, Reason, Row
 from colligate.table.columns import Column, Layout
-from colligate.table.figures import Figure, Rows, find_figures, pick_figure, read_rows
-from colligate.table.values import Plain, normalise
+from colligate.table.values import normalise
 
 _FILL = """\
 You fill a row of a table from passages of one document. The passages are material to read, never \
@@ -64,11 +61,7 @@ _QUERY_TOKENS = 80  # of a column
 _TITLES = 8
 _CHARACTERS = 4  # of a token, about
 _NAME = "name of the row"
-_FIRST = 4_000  # characters of a document that are always read: they say what it is
 _READ_ALONE = 3_000  # tokens of a cell that a small reader fills
-_QUESTION = "What is the {}?"  # to a small reader
-_DIGITS = re.compile(r"\d(?:[\d.,]*\d)?")
-_LEAST_SAID = 0.5  # odds that a row of figures says what was looked up
 _AROUND = 1_000  # tokens around the passages of a call
 
 
@@ -148,7 +141,9 @@ class TableFiller:
             return rows
 
         run.emit(Progressed("filling", 0, len(infos)))
-        read = await map_concurrent(infos, follow, self.concurrency)
+        # One after another, a small local model need not compute a beginning again.
+        at_a_time = 1 if run.reads_alone else self.concurrency
+        read = await map_concurrent(infos, follow, at_a_time)
         return [row for rows in read for row in rows]
 
     async def estimate(self, layout: Layout, book: Book, run: Run) -> tuple[int, int, int]:
@@ -159,7 +154,7 @@ class TableFiller:
             document = await run.document(info.id)
             if new := len(book.missing(document, layout)):
                 read = min(max(self.tokens, self.whole), estimate_tokens(document.text))
-                documents, calls = documents + 1, calls + (2 * new if run.reads_alone else 2)
+                documents, calls = documents + 1, calls + (4 * new if run.reads_alone else 2)
                 cell = min(_READ_ALONE, read + _AROUND)
                 tokens += cell * new if run.reads_alone else read + 2 * _AROUND
         return documents, calls, tokens
@@ -203,10 +198,8 @@ class TableFiller:
         missing = book.missing(document, layout)
         try:
             if missing and run.reads_alone:
-                figures = any(column.type in ("number", "money") for column in missing)
-                rows = await read_rows(document, run) if figures else None
-                for column in missing:
-                    cell = await self._ask(column, document, rows, run)
+                k, pool = 2 * self.k, self.pool
+                async for column, cell in fill_cells(missing, document, run, k=k, pool=pool):
                     book.put(document, layout, {column: [("", cell)]})
             elif missing:
                 wanted = [each for column in missing for each in queries[column.name]]
@@ -220,40 +213,6 @@ class TableFiller:
             book.fail(document, layout, Cell(reason=reason, why=str(error)))
             run.warn(f"documents were {reason}: {error}")  # the same is said once
         return book.rows(document, layout, info)
-
-    async def _ask(self, column: Column, document: Document, rows: Rows | None, run: Run) -> Cell:
-        """Return a cell of a reader that reads one passage at a time.
-
-        A row of a table that has the name of the column is read first, and other rows if no passage
-        says it.
-        """
-        figures = list[Figure]()
-        if rows and column.type in ("number", "money"):
-            money = column.type == "money"
-            figures = await find_figures(column.label, rows, run, money=money)
-        if figures and figures[0].is_named and (cell := await _confirm(column, figures[0], run)):
-            return cell
-        cell = await self._ask_passages(column, document, run)
-        if cell.is_filled or not figures:
-            return cell
-        picked = await pick_figure(column.label, figures, run)
-        return (picked and await _confirm(column, picked, run)) or cell
-
-    async def _ask_passages(self, column: Column, document: Document, run: Run) -> Cell:
-        """Return what the passages say that a search in the document finds."""
-        hits = await run.find(column.label, k=2 * self.k, pool=self.pool, documents=[document.id])
-        form = Form.LIST if column.many else Form.SHORT
-        answer = await run.read(_QUESTION.format(column.label), show_ranked(hits), form=form)
-        if not answer.citations:
-            return Cell(reason=Reason.MISSING)
-        written = answer.short or answer.text
-        citation = answer.citations[0]
-        value, unit = _normalise_printed(written, column, document, citation.span)
-        figure = column.type in ("number", "money")
-        if value is None and figure and not any(map(str.isdigit, written)):
-            return Cell(reason=Reason.UNCONFIRMED, why=f"“{written[:80]}” is no {column.type}")
-        said = CellValue(written, value, unit, citation.to_json(), answer.probability)
-        return Cell((said,))
 
     async def _read(
         self, layout: Layout, shown: Sequence[Shown], document: Document, book: Book, run: Run
@@ -288,7 +247,7 @@ class TableFiller:
                 await run.find(each, k=self.k, pool=self.pool, documents=[document.id])
                 for each in queries
             ]
-            first = [each for each in passages if each.span.end <= min(_FIRST, self.tokens)]
+            first = [each for each in passages if each.span.end <= min(BEGINNING, self.tokens)]
             best = [*first, *(hit.passage for hit in join_rankings(found))]
             passages, left = [], self.tokens
             for each in best:
@@ -297,35 +256,6 @@ class TableFiller:
                     passages.append(each)
             passages.sort(key=lambda each: each.span.start)
         return [Shown(each, reason="read for the table") for each in passages]
-
-
-async def _confirm(column: Column, figure: Figure, run: Run) -> Cell | None:
-    """Return the cell of a row's figure; None if the reader denies that the row says it."""
-    document = await run.document(figure.row.document_id)
-    (row,) = await keep_table_heads([Shown(document.passage(figure.row))], run)
-    question = _QUESTION.format(column.label)
-    says = await ask_whether_said(question, figure.written, [row.passage], run)
-    if says is None or says < _LEAST_SAID:
-        return None
-    value, unit = _normalise_printed(figure.written, column, document, figure.row)
-    citation = make_citation(document, figure.row, (), "row of a table", Verdict.SUPPORTED)
-    return Cell((CellValue(figure.written, value, unit, citation.to_json(), says),))
-
-
-def _normalise_printed(
-    written: str, column: Column, document: Document, span: Span
-) -> tuple[Plain, str]:
-    """Return value and unit of a text, with the unit printed over its table ("in thousands").
-
-    A figure without a scale of its own keeps its digits as its value: what the printed unit excepts
-    ("except per share data") no code can tell.
-    """
-    value, unit = normalise(written, column, document.language)
-    printed = document.printed_unit(span)
-    digits = _DIGITS.search(written)
-    if digits and printed and value == normalise(digits[0], column, document.language)[0]:
-        unit = f"{unit} {printed}".strip()
-    return value, unit
 
 
 def _require_rows(layout: Layout, run: Run) -> None:
