@@ -1,8 +1,9 @@
 """Figures of tables, for a reader that reads one passage at a time: the row, then its column.
 
 Rows are found by their labels. A row counts the more, the more rows of the document have its
-figure: a total is repeated in several tables, a part of it is not. Of several periods beside each
-other the latest is taken that the table's head names, else the first.
+figure: a total is repeated in several tables, a part of it is not, and a figure that one row alone
+has is not taken. Of several periods beside each other the latest is taken that the table's head
+names, else the first.
 """
 
 from __future__ import annotations
@@ -90,18 +91,15 @@ async def find_figure(wanted: str, rows: Rows, run: Run, *, money: bool = False)
     """
     if not rows.by_label:
         return None
-    told = Counter(_digits(each) for own in rows.by_label.values() for _, each in own)
+    told = Counter(_digits(written) for own in rows.by_label.values() for _, written in own)
     likeness = rows.vectors @ (await run.embed([wanted]))[0]
     figures = []
     for like, own in zip(likeness.tolist(), rows.by_label.values(), strict=True):
-        said = [each for each in own if not (money and each[1].endswith("%"))]
-        if said and like >= _ALIKE:
-            here = Counter(_digits(written) for _, written in said)
-            row, written = max(
-                said, key=lambda each: (here[_digits(each[1])], told[_digits(each[1])])
-            )
+        for row, written in own if like >= _ALIKE else ():
             digits = _digits(written)
-            figures.append(Figure(row, written, told[digits] if len(digits) > _CHANCE else 1, like))
+            share = money and written.endswith("%")
+            if told[digits] > 1 and len(digits) > _CHANCE and not share:
+                figures.append(Figure(row, written, told[digits], like))
     return max(figures, key=lambda each: each.weight, default=None)
 
 
