@@ -63,7 +63,8 @@ STATEMENT = """# Report
 |---|---|---|
 | Hardware revenue | 110 | 120 |
 | Total revenue | 4,100 | 4,300 |
-| Dividends per share | 0.4 | 0.5 |
+| Dividends paid | 410 | 450 |
+| Wages paid | 310 | 350 |
 
 Sales of boats fell.
 
@@ -72,6 +73,7 @@ Sales of boats fell.
 | Boats | 900 | 1,100 |
 | Total revenue | 900 | 1,100 |
 | Revenue, total | 4,300 | 4,100 |
+| Paid to owners | 450 | 410 |
 """
 
 
@@ -82,12 +84,14 @@ async def test_a_small_reader_reads_tables_by_row_and_latest_period(tmp_path):
     model = make_model(lambda call: asked.append(call.prompt) or "none")
     async with Engine(model=model, library=tmp_path / "library", **NAMES) as engine:
         table = await engine.table(
-            "dividends per share: money; total revenue: money; crew: number", tmp_path / "report.md"
+            "dividends paid: money; total revenue: money; wages paid: money; crew: number",
+            tmp_path / "report.md",
         )
     [row] = table.rows
-    [paid] = row.cells["dividends per share"].values
-    assert (paid.written, paid.unit) == ("0.5", "In thousands")
+    [paid] = row.cells["dividends paid"].values
+    assert (paid.written, paid.unit) == ("450", "In thousands")
     [revenue] = row.cells["total revenue"].values
     assert (revenue.value, revenue.citation["quote"]) == (4300, "| Total revenue | 4,100 | 4,300 |")
-    assert row.cells["crew"].reason == "not in the document"
-    assert all("crew?" in each for each in asked)
+    left = ("wages paid", "crew")  # one row alone has the figure of the first, none the second
+    assert {row.cells[name].reason for name in left} == {"not in the document"}
+    assert all("wages paid?" in each or "crew?" in each for each in asked)
