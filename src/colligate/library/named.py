@@ -68,9 +68,7 @@ def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
     return missing
 
 
-# Folders that were named, in which files may appear later
-
-_FOLDERS = "folders"
+_FOLDERS = "folders"  # that were named: files may appear in them later
 
 
 def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
@@ -102,10 +100,7 @@ def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
 
 
 def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
-    """Remove documents named by id, and those of the files, folders and web addresses named.
-
-    If a name is unknown, `UnknownDocument` is raised and nothing has changed.
-    """
+    """Remove documents by their ids, files, folders and web addresses; none if one is unknown."""
     known = catalogue.numbers()
     numbers: list[int] = []
     files: list[Path] = []
@@ -123,11 +118,8 @@ def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], libra
             folders.append(path)
         found = [path] if catalogue.file(path) else _files_under(catalogue, path)
         if not found:
-            raise UnknownDocument(
-                f"cannot remove {name}",
-                "the library has no document and no file of this name",
-                "see `colligate library list`",
-            )
+            why = "the library has no document and no file of this name"
+            raise UnknownDocument(f"cannot remove {name}", why, "see `colligate library list`")
         files += found
     catalogue.remove(numbers)
     for path in files:

@@ -109,14 +109,11 @@ class StoredText:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One passage for the index: its number, its document's, its vector and its terms.
-
-    `vector` is of unit length; None if passages are found by their words alone.
-    """
+    """One passage for the index: its number, its document's, its vector and its terms."""
 
     passage: int
     document: int
-    vector: NDArray[np.float32] | None
+    vector: NDArray[np.float32] | None  # of unit length; None if found by words alone
     terms: Terms
 
 
