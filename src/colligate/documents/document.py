@@ -175,9 +175,7 @@ class Document:
 
     def printed_unit(self, span: Span) -> str:
         """Return the unit printed last before a row of figures, also pages before it; else "".
-
-        Statements go on without repeating it.
-        """
+        Statements go on without repeating it."""
         if self._find_table(span) is None and not _COLUMNS.search(self.slice(span)):
             return ""
         return self._find_last_unit(max(0, span.start - _FAR), span.start)

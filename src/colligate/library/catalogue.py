@@ -254,10 +254,8 @@ class Catalogue:
         self.checkpoint()
 
     def checkpoint(self, *, erase: bool = False) -> None:
-        """Write out or put together what many small changes have left.
-
-        With `erase`, older versions, if there are any, are erased too, whoever reads them.
-        """
+        """Write out or put together what many small changes have left. With `erase`, older
+        versions, if there are any, are erased too, whoever reads them."""
         self.database.empty_log()
 
     # The library itself

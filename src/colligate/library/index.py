@@ -60,10 +60,8 @@ class Indexer:
         self.done = 0
 
     async def run(self, stored: AsyncGenerator[list[int], None]) -> None:
-        """Index documents as they come; while a window is embedded, the next files are read.
-
-        If the embedder fails, finished documents stay indexed.
-        """
+        """Index documents as they come; while a window is embedded, the next files are read. If the
+        embedder fails, finished documents stay indexed."""
         async with aclosing(stored):
             async for numbers in stored:
                 for number in numbers:

@@ -30,10 +30,8 @@ class Missing:
 
 
 def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
-    """Return the recorded files that are missing in these folders, or were named themselves.
-
-    A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
-    """
+    """Return the recorded files that are missing in these folders, or were named themselves. A
+    folder that does not exist may be on a disk that is not mounted: nothing counts as missing."""
     named: dict[Path, set[Path]] = {}
     for path in map(resolve_path, paths):
         if path.is_dir():
@@ -80,10 +78,8 @@ def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
 
 
 def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
-    """Return the folders that were named, and the recorded files that are in none.
-
-    The library's own files are left out, and folders that are gone with all their documents.
-    """
+    """Return the folders that were named, and the recorded files that are in none. The library's
+    own files are left out, and folders that are gone with all their documents."""
     files = catalogue.files()
     above = {parent for path in files for parent in path.parents}
     folders = [path for path in _list_folders(catalogue) if path in above or path.is_dir()]

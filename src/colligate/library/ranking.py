@@ -51,10 +51,8 @@ def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that say more than their title, headings and page number, if there are any.
-
-    A search for a name finds first the line that has nothing but this name.
-    """
+    """Return the hits that say more than their title, headings and page number, if there are any. A
+    search for a name finds first the line that has nothing but this name."""
 
     def says_more(passage: Passage) -> bool:
         above = normalise(" ".join([passage.full_title, *passage.section])).text

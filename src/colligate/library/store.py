@@ -73,10 +73,8 @@ ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 
 
 class LibraryStore:
-    """The parts of a library on disk, each opened when it is first needed.
-
-    Other processes may read and write it meanwhile; a change waits for one that is being written.
-    """
+    """The parts of a library on disk, each opened when it is first needed. Other processes may read
+    and write it meanwhile; a change waits for one that is being written."""
 
     catalogue_name = "catalogue.sqlite"
 
@@ -160,10 +158,8 @@ class LibraryStore:
         return []
 
     async def open_index(self, dimension: int | None = None) -> PassageStore | None:
-        """Open the passage index; None if there is none.
-
-        With `dimension` it is made if there is none; the catalogue is locked.
-        """
+        """Open the passage index; None if there is none. With `dimension` it is made if there is
+        none; the catalogue is locked."""
         catalogue = await self.open_catalogue()
         async with self._opening:
             if self._index is None:

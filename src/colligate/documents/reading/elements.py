@@ -288,10 +288,8 @@ def _count_head(rows: Sequence[etree._Element]) -> int:
 
 
 def _fill_spans(rows: Sequence[etree._Element], deep: int) -> None:
-    """Give each row a cell for every column; `deep` rows are the head.
-
-    Columns that a cell spans repeat it in a head, and below one that names each of them.
-    """
+    """Give each row a cell for every column; `deep` rows are the head. Columns that a cell spans
+    repeat it in a head, and below one that names each of them."""
     head: list[str] = []
     group, pending, left = None, dict[int, tuple[int, str]](), _MOST_FILLED
     for number, row in enumerate(rows):

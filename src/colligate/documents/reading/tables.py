@@ -383,10 +383,8 @@ _QUOTING += [{"escapechar": "\\"}, {"quoting": csv.QUOTE_NONE}]
 
 
 def _find_quoting(text: str, separator: str) -> dict[str, Any]:
-    """Return how cells are quoted, as options of the parser: as most rows get the same length.
-
-    Rows may leave out cells, so what is no fault of the usual way is no sign of most others.
-    """
+    """Return how cells are quoted, as options of the parser: as most rows get the same length. Rows
+    may leave out cells, so what is no fault of the usual way is no sign of most others."""
     if '"' not in text:
         return {}
     ways = _QUOTING

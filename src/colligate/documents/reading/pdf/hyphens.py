@@ -57,10 +57,8 @@ def mark_broken_words(pages: Sequence[PageLayout]) -> None:
 
 
 def join_initials(pages: Sequence[PageLayout]) -> None:
-    """Put a first letter that is as high as several lines into the line right of it.
-
-    It is a word of its own if it is one elsewhere, as "A" is, and what the two make is none.
-    """
+    """Put a first letter that is as high as several lines into the line right of it. It is a word
+    of its own if it is one elsewhere, as "A" is, and what the two make is none."""
     found = {
         id(block): (page, block, other.lines[0])
         for page in pages

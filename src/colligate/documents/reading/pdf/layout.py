@@ -65,10 +65,8 @@ class PdfBlock:
 
 @dataclass(slots=True, eq=False)
 class PageLayout:
-    """A page: its blocks, and all its printed rows from top to bottom, across blocks.
-
-    Text drawn in another direction than most of the page is turned upright and put below it.
-    """
+    """A page: its blocks, and all its printed rows from top to bottom, across blocks. Text drawn in
+    another direction than most of the page is turned upright and put below it."""
 
     number: int  # counts from 1
     label: str | None

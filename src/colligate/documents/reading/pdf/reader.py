@@ -39,9 +39,7 @@ from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedForm
 
 def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     """Read a PDF: every page has a `Page`; pages without text are empty, and a warning names them.
-
-    Without `use_outline` the outline is ignored, to measure what is found without it.
-    """
+    Without `use_outline` the outline is ignored, to measure what is found without it."""
     outline, facts, page_count = _read_facts(source)
     pages, is_recognised = _lay_out(source, page_count)
     _check_text(source, pages)
