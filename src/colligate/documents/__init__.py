@@ -9,18 +9,5 @@ from colligate.documents.document import Document, Hit, Page, Passage, clean_tex
 from colligate.documents.span import Span
 from colligate.documents.tree import Basis, Kind, Node, Structure, Tree, TreeBuilder, flat_tree
 
-__all__ = [
-    "Basis",
-    "Document",
-    "Hit",
-    "Kind",
-    "Node",
-    "Page",
-    "Passage",
-    "Span",
-    "Structure",
-    "Tree",
-    "TreeBuilder",
-    "clean_text",
-    "flat_tree",
-]
+__all__ = ["Basis", "Document", "Hit", "Kind", "Node", "Page", "Passage", "Span", "Structure"]
+__all__ += ["Tree", "TreeBuilder", "clean_text", "flat_tree"]

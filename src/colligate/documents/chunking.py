@@ -10,29 +10,19 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from colligate.documents import sentences
 from colligate.documents.document import Document
-from colligate.documents.sentences import (
-    Block,
-    iter_blocks,
-    sentence_spans,
-    split_lines,
-    split_sentences,
-)
+from colligate.documents.sentences import Block, iter_blocks, sentence_spans
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
 from colligate.errors import UsageError
 
-
-class Chunker(Protocol):
-    """A function that cuts a document into chunks."""
-
-    def __call__(self, document: Document) -> list[Span]:
-        """Return the chunks, in document order."""
+Chunker = Callable[[Document], list[Span]]
+"""A function that cuts a document into chunks, in document order."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +96,8 @@ class FixedTokens:
     def __post_init__(self) -> None:
         _require_one("tokens of a chunk", self.tokens)
         if not 0 <= self.overlap < self.tokens:
-            what = f"an overlap of {self.overlap} tokens"
-            raise UsageError(
-                what, f"it must be less than the chunk's {self.tokens}, and not below 0"
-            )
+            why = f"it must be less than the chunk's {self.tokens}, and not below 0"
+            raise UsageError(f"an overlap of {self.overlap} tokens", why)
 
     @property
     def name(self) -> str:
@@ -143,8 +131,7 @@ def parse_chunker(name: str) -> Structural | FixedWords | FixedTokens:
     """
     if name == STRUCTURAL:
         return Structural()
-    fixed = _FIXED.fullmatch(name)
-    if fixed is None:
+    if (fixed := _FIXED.fullmatch(name)) is None:
         known = "there are structural, words:N and tokens:N/OVERLAP"
         raise UsageError(f"no chunker {name!r}", known, "give words:100 or tokens:1000/250")
     words, tokens, overlap = fixed.groups()
@@ -249,9 +236,9 @@ class _Packer:
         found: Iterable[tuple[int, int]]
         if block.kind in (Kind.TABLE, Kind.CODE):
             # Lazily: a table may have a million lines.
-            found = ((a, b) for a, b in split_lines(text) if text[a:b].strip())
+            found = ((a, b) for a, b in sentences.split_lines(text) if text[a:b].strip())
         else:
-            found = split_sentences(text, self._document.language)
+            found = sentences.split_sentences(text, self._document.language)
         return ((block.start + start, block.start + end) for start, end in found)
 
 

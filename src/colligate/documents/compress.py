@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import NUMBER, Location, locate
@@ -31,8 +31,6 @@ class CompressedPassage(Passage):
 
     def back(self, start: int, end: int) -> Span:
         """Return the document's span of `text[start:end]`, with what was dropped in between.
-
-        A joining blank counts as what was dropped there.
 
         Raises:
             ValueError: the text has no such characters, or the range is empty.
@@ -114,11 +112,8 @@ def visible_text(span: Span, document: Document, passage: Passage) -> str:
 
 
 def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPassage:
-    """Return the passage with only these half-open stretches of its text.
-
-    They may come in any order, overlap, or have blanks around them; stretches with only blanks
-    between them become one.
-    """
+    """Return the passage with only these half-open stretches of its text, which may overlap and be
+    in any order; those with only blanks between them become one."""
     text = passage.text
     stretches: list[tuple[int, int]] = []
     for start, end in sorted(_bare(text, kept)):
@@ -128,20 +123,15 @@ def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPas
             stretches.append((start, end))
     shown, last = "", 0
     for start, end in stretches:
-        shown += (_joint(text[last:start]) if shown else "") + text[start:end]
+        if shown:
+            dropped = text[last:start]
+            shown += "\n" if "\n" in dropped else " " * any(map(str.isspace, dropped))
+        shown += text[start:end]
         last = end
     at, name = passage.span.start, passage.document_id
-    return CompressedPassage(
-        span=passage.span,
-        text=shown,
-        title=passage.title,
-        section=passage.section,
-        page=passage.page,
-        source=passage.source,
-        date=passage.date,
-        folder=passage.folder,
-        kept=tuple(Span(name, at + start, at + end) for start, end in stretches),
-    )
+    spans = tuple(Span(name, at + start, at + end) for start, end in stretches)
+    whole = {each.name: getattr(passage, each.name) for each in fields(Passage)}
+    return CompressedPassage(**{**whole, "text": shown}, kept=spans)
 
 
 def _bare(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -150,9 +140,3 @@ def _bare(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int
         if bare := piece.strip():
             start += len(piece) - len(piece.lstrip())
             yield start, start + len(bare)
-
-
-def _joint(dropped: str) -> str:
-    if "\n" in dropped:
-        return "\n"
-    return " " if any(map(str.isspace, dropped)) else ""

@@ -49,10 +49,8 @@ class Contents:
             return
         start = span.start
         for begin, end in self._between_headings(span):
-            words = [
-                (match[0].casefold(), match.start())
-                for match in _WORD.finditer(self._document.text, begin, end)
-            ]
+            matches = _WORD.finditer(self._document.text, begin, end)
+            words = [(match[0].casefold(), match.start()) for match in matches]
             if entries := self._list_entries(words):
                 (first, _), (_, last) = entries[0], entries[-1]
                 yield from self._keep(start, words[first][1])
@@ -88,9 +86,8 @@ class Contents:
             titled += length
             at += length or 1
             number, following = (*words[at : at + 2], "", "")[:2]
-            if not length or (
-                following.isdecimal() and "\n" not in text[placed[at][1] : placed[at + 1][1]]
-            ):  # a row of figures
+            figures = following.isdecimal() and "\n" not in text[placed[at][1] : placed[at + 1][1]]
+            if not length or figures:
                 continue
             if number[:1] == "]" or (number.isdecimal() and int(number[:9]) >= page):
                 page = page if number[:1] == "]" else int(number[:9])

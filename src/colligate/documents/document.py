@@ -14,15 +14,9 @@ from colligate.documents.span import Span
 from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import SpanError, UsageError
 
-SHEETS = frozenset(
-    {
-        "text/csv",
-        "text/tab-separated-values",
-        "application/vnd.ms-excel",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        "application/vnd.oasis.opendocument.spreadsheet",
-    }
-)
+SHEETS = frozenset({"text/csv", "text/tab-separated-values", "application/vnd.ms-excel"})
+SHEETS |= {"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
+SHEETS |= {"application/vnd.oasis.opendocument.spreadsheet"}
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
 _HEAD_ROWS = 5  # rows below the first that may belong to a head, its rule counted
@@ -109,17 +103,10 @@ class Document:
         return self.pages[max(0, after - 1)]
 
     def row_of(self, span: Span) -> int | None:
-        """Return the row of a sheet that a span begins in, or None outside sheets.
-
-        Row 1 is the first row of the sheet, and the head of its table if nothing is above that.
-        """
-        if self.media_type not in SHEETS:
+        """Return the row, from 1, of the sheet that a span begins in; None outside sheets."""
+        if self.media_type not in SHEETS or (node := self._find_table(span)) is None:
             return None
-        if (node := self._find_table(span)) is None:
-            return None
-        above = sum(
-            each.kind is Kind.TABLE for each in self.tree.nodes[: self.tree.nodes.index(node)]
-        )
+        above = sum(each.kind is Kind.TABLE for each in self.tree.nodes[: node.id])
         rows = self.metadata.get("table_rows", "").split()
         first = int(rows[above]) if above < len(rows) else 1
         # The second line is the rule under the head, which is no row of the file.
@@ -187,10 +174,8 @@ class Document:
         return self._find_last_unit(start, span.start)
 
     def printed_unit(self, span: Span) -> str:
-        """Return the unit that was printed last before a row of figures, also pages before it.
-
-        Statements go on without repeating it. Empty where no row of figures is.
-        """
+        """Return the unit printed last before a row of figures, also pages before it; else "".
+        Statements go on without repeating it."""
         if self._find_table(span) is None and not _COLUMNS.search(self.slice(span)):
             return ""
         return self._find_last_unit(max(0, span.start - _FAR), span.start)
@@ -206,17 +191,10 @@ class Document:
 
     def passage(self, span: Span) -> Passage:
         """Return a span with its text and its place."""
-        page = self.page_of(span)
-        return Passage(
-            span=span,
-            text=self.slice(span),
-            title=self.title,
-            section=self.tree.section_path(span),
-            page=None if page is None else page.number,
-            source=self.source,
-            date=self.date,
-            folder=self.folder,
-        )
+        section, page = self.tree.section_path(span), self.page_of(span)
+        number = None if page is None else page.number
+        place = (self.title, section, number, self.source, self.date, self.folder)
+        return Passage(span, self.slice(span), *place)
 
     @cached_property
     def digest(self) -> str:
@@ -225,10 +203,8 @@ class Document:
 
     def _check(self, span: Span) -> None:
         if span.document_id != self.id or span.end > len(self.text):
-            raise SpanError(
-                f"no characters {span.start}-{span.end} of {span.document_id} here",
-                f"this is {self.id} with {len(self.text)} characters",
-            )
+            what = f"no characters {span.start}-{span.end} of {span.document_id} here"
+            raise SpanError(what, f"this is {self.id} with {len(self.text)} characters")
 
 
 _CAPTION = 300  # characters before a table that may have its unit, and name its columns
@@ -242,11 +218,9 @@ _UNIT = re.compile(
     re.I,
 )
 
-
 _FAR = 20_000  # characters before a row of figures
 # Figures beside each other, in a table or where one was read as plain text.
 _COLUMNS = re.compile(r"\d[\d.,]*+\)?%?\s+[$€£¥]?\s*+\(?\d")
-
 
 # With thousands or a currency: years and other numbers may name columns.
 _AMOUNT = re.compile(r"\d,\d{3}\b|[$€£¥]")
@@ -278,10 +252,7 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A span of a document, its text, and its place: title, heading path, page (from 1), file, and
-    the document's date.
-
-    `folder` is the name of the folder that tells its document from others of one full title.
-    """
+    the document's date."""
 
     span: Span
     text: str
@@ -290,7 +261,7 @@ class Passage:
     page: int | None = None
     source: str = field(default="", compare=False)
     date: str = field(default="", compare=False)
-    folder: str = field(default="", compare=False)
+    folder: str = field(default="", compare=False)  # where others have its full title
 
     @property
     def document_id(self) -> str:
@@ -339,14 +310,11 @@ def _has_digit(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that a search returned, best first; scores compare within one search only.
-
-    `row` is that of a sheet, as `Document.row_of` counts.
-    """
+    """A passage that a search returned; scores compare within one search only."""
 
     passage: Passage
     score: float
-    row: int | None = None
+    row: int | None = None  # of a sheet, as `Document.row_of` counts
 
     def to_json(self) -> dict[str, Any]:
         """Return the passage's place and score; `document.text[start:end]` is its text."""

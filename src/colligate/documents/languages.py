@@ -23,7 +23,10 @@ def detect_language(text: str) -> str:
     >>> detect_language("42")
     'und'
     """
-    sample = _NO_WORDS.sub(" ", _take_sample(text))
+    if len(text) > 3 * _WINDOW:
+        starts = (0, len(text) // 2, len(text) - 2 * _WINDOW)
+        text = "\n".join(text[start : start + _WINDOW] for start in starts)
+    sample = _NO_WORDS.sub(" ", text)
     if not any(map(str.isalpha, sample)):
         return _UNKNOWN
     code, share = _load_identifier().classify(sample)
@@ -66,13 +69,6 @@ def language_name(code: str) -> str:
     from babel import Locale
 
     return str(Locale("en").languages.get(code, code))
-
-
-def _take_sample(text: str) -> str:
-    if len(text) <= 3 * _WINDOW:
-        return text
-    starts = (0, len(text) // 2, len(text) - 2 * _WINDOW)
-    return "\n".join(text[start : start + _WINDOW] for start in starts)
 
 
 @cache

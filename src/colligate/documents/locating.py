@@ -46,15 +46,11 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class NormalisedText:
-    """A text without what a quotation may change, and the origin of each character.
-
-    The character `text[i]` begins at `offsets[i]` of the original; it stands for one character
-    there, or for those up to `ends[i]`.
-    """
+    """A text without what a quotation may change, and the origin of each character."""
 
     text: str
-    offsets: array[int]
-    ends: dict[int, int]
+    offsets: array[int]  # where each character begins in the original
+    ends: dict[int, int]  # where those end there that stand for more than one
 
     def original(self, start: int, end: int) -> tuple[int, int]:
         """Return the range of the original that `text[start:end]`, not empty, stands for."""
@@ -139,13 +135,11 @@ def locate(
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
-    likeliest = _find_similar(full, source, written)
-    if likeliest is None:
+    if (likeliest := _find_similar(full, source, written)) is None:
         return None
     (start, end), score = likeliest
-    return Location(
-        Span(area.document_id, area.start + start, area.start + end), MatchKind.FUZZY, score
-    )
+    span = Span(area.document_id, area.start + start, area.start + end)
+    return Location(span, MatchKind.FUZZY, score)
 
 
 def _find_all(wanted: str, text: str, start: int, end: int) -> Iterator[int]:
@@ -185,9 +179,8 @@ def _find_similar(
         if not ranges:
             break
         low, high = ranges.pop(0)
-        found = fuzz.partial_ratio_alignment(
-            wanted, source.text[low:high], score_cutoff=_LEAST_ROUGH
-        )
+        part = source.text[low:high]
+        found = fuzz.partial_ratio_alignment(wanted, part, score_cutoff=_LEAST_ROUGH)
         if found is None or found.dest_start == found.dest_end:
             continue
         start, end = low + found.dest_start, low + found.dest_end
@@ -206,10 +199,9 @@ def _move_to_words(
 ) -> tuple[int, int, float] | None:
     """Return the most similar range of whole words with its ends near these, and its score."""
     size = len(source.text)
-    starts = [
-        i for i in _list_near(start, 0, size - 1) if _is_edge(text, source.original(i, i + 1)[0])
-    ]
-    ends = [i for i in _list_near(end, 1, size) if _is_edge(text, source.original(i - 1, i)[1])]
+    starts, ends = _list_near(start, 0, size - 1), _list_near(end, 1, size)
+    starts = [i for i in starts if _is_edge(text, source.original(i, i + 1)[0])]
+    ends = [i for i in ends if _is_edge(text, source.original(i - 1, i)[1])]
     if not starts or not ends:
         return None
     for _ in range(2):  # each end depends on the other

@@ -42,10 +42,7 @@ _FRONT_MATTER = re.compile(
 
 
 def split_front_matter(text: str) -> tuple[int, dict[str, str]]:
-    """Return where the text after the front matter begins, and what that says: 0 and {} without.
-
-    It is YAML, TOML, JSON or Pandoc's title lines; lists of words are joined by semicolons.
-    """
+    """Return where the text after the front matter begins, and what that says: 0 and {} without."""
     match = _FRONT_MATTER.match(text[:_LONGEST_FRONT])
     if match is None or match.lastgroup is None:
         return 0, {}
@@ -69,6 +66,7 @@ def _load_facts(kind: str, written: str) -> dict[str, Any]:
 
 
 def _flatten_facts(given: Mapping[Any, Any]) -> dict[str, str]:
+    """Return facts as texts; lists of words are joined by semicolons."""
     facts = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
@@ -115,10 +113,7 @@ def split_blocks(text: str, start: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def own_span(document: Document, node: Node) -> Span | None:
-    """Return a node's own text: a section's heading, or content before its first child.
-
-    Blanks around it are left out; None if nothing remains (the root, a synthetic section).
-    """
+    """Return a node's own text, trimmed, if any: a heading, or content before its first child."""
     if node.kind in (Kind.ROOT, Kind.SECTION):
         return node.heading
     start, end = node.span.start, node.span.end
@@ -137,10 +132,7 @@ def superscript_mark(before: str, superscript: str) -> str:
 
 
 def format_table(rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
-    """Return a Markdown table, its first row the head; "" without cells.
-
-    Only the head is as wide as the widest row: cells that are missing are not written.
-    """
+    """Return a Markdown table, its first row the head, as wide as the widest; "" without cells."""
     lines: list[str] = []
     first = width = 0
     for row in rows:
@@ -160,15 +152,9 @@ def format_code(code: str) -> str:
 
 
 INTRODUCTION = "Introduction"
-_CONTENT = {
-    "paragraph_open": Kind.PARAGRAPH,
-    "heading_open": Kind.PARAGRAPH,  # one inside a list or a quote
-    "html_block": Kind.PARAGRAPH,
-    "hr": Kind.PARAGRAPH,
-    "fence": Kind.CODE,
-    "code_block": Kind.CODE,
-    "table_open": Kind.TABLE,
-}
+# A heading that is content is one inside a list or a quote.
+_CONTENT = dict.fromkeys(("paragraph_open", "heading_open", "html_block", "hr"), Kind.PARAGRAPH)
+_CONTENT |= {"fence": Kind.CODE, "code_block": Kind.CODE, "table_open": Kind.TABLE}
 _LINE_END = re.compile(r"\r\n?|\n")
 _NOT_BLANK = re.compile(r"\S")
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]*")
@@ -196,11 +182,8 @@ class OutlineBuilder(TreeBuilder):
         """Begin the section of a heading."""
         while self._sections[-1][0] >= level:
             self._sections.pop()
-        end = self._trim_end(end)
-        parent = self._sections[-1][1]
-        section = self._open_node(
-            Kind.SECTION, start, parent, level=level, title=title, heading=(start, end)
-        )
+        facts = {"level": level, "title": title, "heading": (start, self._trim_end(end))}
+        section = self._open_node(Kind.SECTION, start, self._sections[-1][1], **facts)
         self._sections.append((level, section))
         self._lead, self._titled, self._introduction = self._titled, False, None
 
@@ -232,9 +215,8 @@ class OutlineBuilder(TreeBuilder):
         if not self._lead:
             return section
         if self._introduction is None:
-            self._introduction = self._open_node(
-                Kind.SECTION, start, section, level=level + 1, title=INTRODUCTION
-            )
+            facts = {"level": level + 1, "title": INTRODUCTION}
+            self._introduction = self._open_node(Kind.SECTION, start, section, **facts)
         return self._introduction
 
     def _trim_end(self, end: int) -> int:

@@ -42,17 +42,13 @@ class Amount:
 
 @dataclass(slots=True)
 class Quantity:
-    """A number or a date at `start` to `end` of a text, with its readings.
-
-    A version or a list has none: the same `name` holds it. What is not `stated` ("one of",
-    "millions of") is no claim.
-    """
+    """A number or a date at `start` to `end` of a text, with its readings."""
 
     start: int
     end: int
     readings: list[Amount]
-    name: str = ""
-    stated: bool = True
+    name: str = ""  # of a version or a list, which has no readings: the same name holds it
+    stated: bool = True  # "one of" and "millions of" are no claims
 
 
 @dataclass(slots=True)
@@ -63,8 +59,6 @@ class Quantities:
     scales: set[Decimal] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
 
-
-# Words, from CLDR and Unicode
 
 _Meaning = Decimal | Unit
 _MONEY = "".join(c for c in map(chr, range(0x20, 0x2100)) if unicodedata.category(c) == "Sc")
@@ -162,8 +156,6 @@ def _load_words(language: str) -> _Words:
     return _Words(dict(phrases), months, written, decimal, group.isspace())
 
 
-# Dates
-
 _NUMERIC_DATE = re.compile(
     r"(?<![\w.,/-])(\d{1,4})([-./])(\d\d?)\2(\d{4}|\d\d)(?:T[\d:.]+Z?)?(?![\w/-]|[.,]\d)"
 )
@@ -196,8 +188,6 @@ def _read_numeric_date(found: re.Match[str]) -> list[Amount]:
     days = dict.fromkeys([(first, second), (second, first)])  # either may be the month
     return [each for day, month in days for each in _make_date(third, int(month), day)]
 
-
-# Numbers
 
 _LONGEST = 40  # digits of a number; a longer run is a name
 _DIGITS = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
@@ -361,16 +351,13 @@ def _read_digits(token: str, decimal: str) -> list[Decimal]:
 
 
 def _last_digit(value: Decimal, scale: Decimal, written: str) -> Decimal:
-    """Return the value of the last digit of a scaled number that counts.
-
-    Zeros at the end of a large number may be rounded, but its first two digits count.
-    """
+    """Return the value of the last digit that counts: zeros that end a large number may not."""
     digits = format(value, "f")
     decimals = len(digits.partition(".")[2])
     zeros = len(digits) - len(digits.rstrip("0"))
     year = _YEAR.fullmatch(written)
     large = zeros and not decimals and (scale > 1 or (value >= 1000 and not year))
-    least = 2 if written[-1].isdecimal() else 1
+    least = 2 if written[-1].isdecimal() else 1  # digits that count
     return scale.scaleb(min(zeros, len(digits) - least) if large else -decimals)
 
 

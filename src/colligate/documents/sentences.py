@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -66,8 +67,7 @@ def _iter_runs(text: str) -> Iterator[tuple[int, int, bool]]:
     start = end = 0
     row = closed = False
     for match in _LINE.finditer(text):
-        line = match.group().strip().lstrip("> \t")
-        if not line:
+        if not (line := match.group().strip().lstrip("> \t")):
             yield start, match.end(), row
             start = end = match.end()
             row = closed = False
@@ -86,7 +86,6 @@ def _iter_runs(text: str) -> Iterator[tuple[int, int, bool]]:
 _CLOSING = re.compile(r"[*_`~\"'”’»)\]」』）】》]+(?=\s|\Z)")
 _MARKER = re.compile(r"(\W*)\((\w{1,6})\)(?=\s)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-
 
 # A raised figure after a short word is a power: 20 m². The first character is matched first: fast.
 NOTE_MARK = re.compile(
@@ -124,9 +123,8 @@ def _find_cuts(text: str, start: int, end: int, language: str) -> list[int]:
 
 
 def _find_cuts_of_piece(block: str, language: str) -> list[int]:
-    masked = blank_notes(
-        _SURROGATE.sub("\ufffd", block)
-    )  # sentencex refuses them (model replies may hold some)
+    # sentencex refuses halves of surrogate pairs, which replies of models may hold.
+    masked = blank_notes(_SURROGATE.sub("\ufffd", block))
     if marker := _MARKER.match(masked):
         # sentencex splits a block that begins with "(b)" at such markers only.
         masked = f"{marker[1]}X{marker[2]}X{masked[marker.end() :]}"
@@ -200,7 +198,9 @@ def split_paragraphs(
         what = f"paragraphs cannot have {least_words} to {most_words} words"
         raise UsageError(what, "least_words must be 1 or more, and at most most_words")
     found: list[Span] = []
-    for blocks in _iter_between_headings(document, area):
+    all_blocks = iter_blocks(document, area)
+    for is_heading, run in groupby(all_blocks, key=lambda block: block.kind is Kind.SECTION):
+        blocks = [] if is_heading else list(run)
         start: int | None = None  # of the paragraph that is being joined
         pieces = (piece for block in blocks for piece in _cut_block(document, block, most_words))
         for begin, end in pieces:
@@ -261,15 +261,6 @@ def iter_blocks(document: Document, area: Span) -> Iterator[Block]:
             yield Block(span.start, span.end, kind)
 
 
-def _iter_between_headings(document: Document, area: Span) -> Iterator[list[Block]]:
-    """Yield the blocks of an area that follow each other without a heading between them."""
-    for is_heading, blocks in groupby(
-        iter_blocks(document, area), key=lambda block: block.kind is Kind.SECTION
-    ):
-        if not is_heading:
-            yield list(blocks)
-
-
 _Offsets = tuple[int, int]
 _Cutter = Callable[[str], Iterable[_Offsets]]
 
@@ -278,10 +269,7 @@ def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_O
     """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
     cutters: list[_Cutter] = [split_lines]
     if block.kind not in (Kind.TABLE, Kind.CODE):
-        cutters[:0] = [
-            _split_at_blank_lines,
-            lambda piece: split_sentences(piece, document.language),
-        ]
+        cutters[:0] = [_split_at_blank_lines, partial(split_sentences, language=document.language)]
     return _cut(document.text, block.start, block.end, cutters, most_words)
 
 

@@ -24,10 +24,8 @@ class Span:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
-            raise SpanError(
-                f"no such span {self.start}-{self.end} of {self.document_id}",
-                "a span is a half-open range with 0 <= start <= end",
-            )
+            what = f"no such span {self.start}-{self.end} of {self.document_id}"
+            raise SpanError(what, "a span is a half-open range with 0 <= start <= end")
 
     def __reduce__(self) -> tuple[type[Span], tuple[str, int, int]]:
         # Pickling by fields takes twice the time, and a long text has a million spans.
@@ -42,19 +40,13 @@ class Span:
 
     def contains(self, other: Span) -> bool:
         """Report whether `other` lies wholly inside this span."""
-        return (
-            self.document_id == other.document_id
-            and self.start <= other.start
-            and other.end <= self.end
-        )
+        around = self.start <= other.start and other.end <= self.end
+        return around and self.document_id == other.document_id
 
     def overlaps(self, other: Span) -> bool:
         """Report whether the two share at least one character."""
-        return (
-            self.document_id == other.document_id
-            and self.start < other.end
-            and other.start < self.end
-        )
+        common = self.start < other.end and other.start < self.end
+        return common and self.document_id == other.document_id
 
     def intersection(self, other: Span) -> Span | None:
         """Return the shared characters, or None without any."""

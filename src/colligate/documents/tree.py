@@ -123,11 +123,8 @@ class Tree:
     @cached_property
     def leaves(self) -> tuple[Node, ...]:
         """All content nodes without children, in document order."""
-        return tuple(
-            node
-            for node in self.nodes
-            if not node.children and node.kind not in (Kind.ROOT, Kind.SECTION)
-        )
+        content = (node for node in self.nodes if node.kind not in (Kind.ROOT, Kind.SECTION))
+        return tuple(node for node in content if not node.children)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -143,30 +140,19 @@ class Tree:
         return node or self.root
 
     def section_path(self, span: Span) -> tuple[str, ...]:
-        """Return the titles of the sections around a span's first character, outermost first.
-
-        Synthetic sections are left out: a reader cannot find them in the document.
-        """
+        """Return the titles of the sections around a span's first character, outermost first."""
         node = self.node_at(min(span.start, max(0, self.root.span.end - 1)))
         around = [node, *self.ancestors(node)]
-        return tuple(
-            n.title for n in reversed(around) if n.kind is Kind.SECTION and not n.synthetic
-        )
+        # A synthetic section has no heading that a reader could find in the document.
+        return tuple(each.title for each in reversed(around) if each.heading is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return a compact form for storage, one row a node; `from_json` reverses it."""
-        rows = [
-            [
-                n.kind.value,
-                n.level,
-                n.title,
-                n.span.start,
-                n.span.end,
-                *((n.heading.start, n.heading.end) if n.heading else (None, None)),
-                n.parent,
-            ]
-            for n in self.nodes
-        ]
+        rows: list[list[Any]] = []
+        for n in self.nodes:
+            span = (n.span.start, n.span.end)
+            heading = (n.heading.start, n.heading.end) if n.heading else (None, None)
+            rows.append([n.kind.value, n.level, n.title, *span, *heading, n.parent])
         s = self.structure
         return {"structure": [s.confidence, s.basis.value, s.note], "nodes": rows}
 
@@ -221,20 +207,12 @@ class TreeBuilder:
                 self._check(i, parent, children[parent] if open_ else None)
                 children[parent].append(i)
             open_.append(i)
-        nodes = tuple(
-            Node(
-                id=i,
-                kind=kind,
-                level=level,
-                title=title,
-                span=Span(self._document_id, start, self._ends[i]),
-                heading=None if heading is None else Span(self._document_id, *heading),
-                parent=parent,
-                children=tuple(children[i]),
-            )
-            for i, (kind, level, title, start, heading, parent) in enumerate(self._rows)
-        )
-        return Tree(nodes, structure)
+        nodes = []
+        for i, (kind, level, title, start, head, parent) in enumerate(self._rows):
+            span = Span(self._document_id, start, self._ends[i])
+            heading = None if head is None else Span(self._document_id, *head)
+            nodes.append(Node(i, kind, level, title, span, heading, parent, tuple(children[i])))
+        return Tree(tuple(nodes), structure)
 
     def _check(self, i: int, parent: int, siblings: Sequence[int] | None) -> None:
         """Check a node against its parent and the siblings before it (None: parent closed)."""

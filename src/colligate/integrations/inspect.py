@@ -20,14 +20,7 @@ from colligate.sync import Library
 
 try:
     from anyio.to_thread import run_sync
-    from inspect_ai.model import (
-        ChatMessageAssistant,
-        ChatMessageUser,
-        ContentText,
-        DocumentCitation,
-        ModelOutput,
-        ModelUsage,
-    )
+    from inspect_ai import model
     from inspect_ai.solver import Generate, Solver, TaskState, solver
 except ImportError as error:
     raise MissingExtra.of(error, "the solver needs inspect-ai", "inspect") from error
@@ -63,7 +56,7 @@ def colligate_solver(
 
 def _read_turns(state: TaskState) -> list[Turn]:
     before = state.messages[: state.messages.index(state.user_prompt) + 1]
-    talk = [m for m in before if isinstance(m, ChatMessageUser | ChatMessageAssistant)]
+    talk = [m for m in before if isinstance(m, model.ChatMessageUser | model.ChatMessageAssistant)]
     return [
         Turn(asked.text, replied.text if replied.role == "assistant" else "")
         for asked, replied in pairwise(talk)
@@ -71,12 +64,13 @@ def _read_turns(state: TaskState) -> list[Turn]:
     ]
 
 
-def _to_output(answer: Answer, short: bool) -> ModelOutput:
+def _to_output(answer: Answer, short: bool) -> model.ModelOutput:
     text = (short and answer.short) or answer.text
-    content = [ContentText(text=text, citations=[_to_citation(each) for each in answer.citations])]
-    message = ChatMessageAssistant(content=content, model=answer.model, source="generate")
-    output, usage = ModelOutput.from_message(message), answer.usage
-    output.usage = ModelUsage(
+    citations = [_to_citation(each) for each in answer.citations]
+    content = [model.ContentText(text=text, citations=citations)]
+    message = model.ChatMessageAssistant(content=content, model=answer.model, source="generate")
+    output, usage = model.ModelOutput.from_message(message), answer.usage
+    output.usage = model.ModelUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
@@ -86,8 +80,8 @@ def _to_output(answer: Answer, short: bool) -> ModelOutput:
     return output
 
 
-def _to_citation(citation: Citation) -> DocumentCitation:
+def _to_citation(citation: Citation) -> model.DocumentCitation:
     span, fields = citation.span, {"cited_text": citation.quote, "title": citation.title}
     place = {"type": "char", "start_index": span.start, "end_index": span.end}
     internal = {"document": span.document_id}
-    return DocumentCitation.model_validate({**fields, "range": place, "internal": internal})
+    return model.DocumentCitation.model_validate({**fields, "range": place, "internal": internal})

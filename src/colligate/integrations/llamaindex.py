@@ -17,15 +17,9 @@ from colligate.library.sources import SearchMode
 from colligate.sync import Library
 
 try:
+    from llama_index.core import schema
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.retrievers import BaseRetriever
-    from llama_index.core.schema import (
-        NodeRelationship,
-        NodeWithScore,
-        QueryBundle,
-        RelatedNodeInfo,
-        TextNode,
-    )
 except ImportError as error:
     what = "the LlamaIndex retriever needs llama-index-core"
     raise MissingExtra.of(error, what, "llamaindex") from error
@@ -60,19 +54,19 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
         self._library = library
         self._options: Any = {"k": k, "mode": SearchMode(mode), "documents": documents}
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [
-            _to_node(hit) for hit in self._library.search(query_bundle.query_str, **self._options)
-        ]
+    def _retrieve(self, query_bundle: schema.QueryBundle) -> list[schema.NodeWithScore]:
+        hits = self._library.search(query_bundle.query_str, **self._options)
+        return [_to_node(hit) for hit in hits]
 
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    async def _aretrieve(self, query_bundle: schema.QueryBundle) -> list[schema.NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _to_node(hit: Hit) -> NodeWithScore:
+def _to_node(hit: Hit) -> schema.NodeWithScore:
     passage, metadata = hit.passage, hit.to_json()
     unknown = [name for name in ("page", "row") if metadata[name] is None]
-    node = TextNode(
+    source = {schema.NodeRelationship.SOURCE: schema.RelatedNodeInfo(node_id=passage.document_id)}
+    node = schema.TextNode(
         id_=passage.id,
         text=passage.text,
         metadata=metadata,
@@ -80,6 +74,6 @@ def _to_node(hit: Hit) -> NodeWithScore:
         excluded_embed_metadata_keys=[*_FOR_PROGRAMS, "page", "row"],
         start_char_idx=passage.span.start,
         end_char_idx=passage.span.end,
-        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=passage.document_id)},
+        relationships=source,
     )
-    return NodeWithScore(node=node, score=hit.score)
+    return schema.NodeWithScore(node=node, score=hit.score)

@@ -69,7 +69,6 @@ def encode_query(text: str, languages: Iterable[str]) -> Terms:
 # and "die" are German ones).
 _CLEARLY_MORE = 2
 
-
 # BM25's k1 and b, and the words of a passage of about 200 tokens without its stop words.
 _SATURATION, _BY_LENGTH, _AVERAGE_LENGTH = 1.2, 0.75, 128.0
 
@@ -122,8 +121,6 @@ def _fold(word: str) -> str:
     decomposed = unicodedata.normalize("NFD", word.translate(_LETTERS))
     return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
-
-# Splitting words
 
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = (

@@ -104,7 +104,16 @@ class Catalogue:
         """Return one whole document."""
         columns = ("id", "title", "text", "tree", "pages", "source", "media_type", "language")
         of = self._read(number, *columns, "metadata", "warnings") if self._is_seen(number) else {}
-        return to_document(of | {"source": self._source(number, of["source"])}) if of else None
+        if not of:
+            return None
+        of["source"] = self._source(number, of["source"])
+        of["tree"] = Tree.from_json(json.loads(of["tree"]), of["id"])
+        of["pages"] = tuple(Page(*page) for page in json.loads(of["pages"]))
+        # In libraries of older releases these may hold half surrogate pairs.
+        facts = json.loads(of["metadata"])
+        of["metadata"] = {key: clean_text(value) for key, value in facts.items()}
+        of["warnings"] = tuple(map(clean_text, json.loads(of["warnings"])))
+        return Document(**of)
 
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
@@ -182,11 +191,8 @@ class Catalogue:
         self.database.change(lambda db: _write_file(db, file))
 
     def store(self, files: Sequence[ReadFile]) -> list[int]:
-        """Replace the documents of files; return which are pending.
-
-        New documents are pending, and those that no file has any more are being removed. A
-        document that is stored already stays as it is.
-        """
+        """Replace the documents of files, and remove those that no file has any more; return which
+        are pending. A document that is stored already stays as it is."""
 
         def change(db: Connection) -> list[int]:
             stored: list[int] = []
@@ -248,10 +254,8 @@ class Catalogue:
         self.checkpoint()
 
     def checkpoint(self, *, erase: bool = False) -> None:
-        """Write out or put together what many small changes have left.
-
-        With `erase`, older versions, if there are any, are erased too, whoever reads them.
-        """
+        """Write out or put together what many small changes have left. With `erase`, older
+        versions, if there are any, are erased too, whoever reads them."""
         self.database.empty_log()
 
     # The library itself
@@ -334,12 +338,8 @@ class Catalogue:
         return None
 
     def _add(self, db: Connection, document: Document, spans: Sequence[Span]) -> int:
-        """Write a pending document and its passages; return its number.
-
-        If another document has its id (two files of records may both have a "1"), the first ten
-        digits of its digest are added to the id.
-        """
-        if _is_taken(db, document.id):
+        """Write a pending document and its passages; return its number."""
+        if _is_taken(db, document.id):  # two files of records may both have a "1"
             new = _renamed(document)
             while _is_taken(db, new):
                 new += f"-{document.digest[:10]}"
@@ -347,22 +347,12 @@ class Catalogue:
             document = dataclasses.replace(document, id=new, tree=tree)
             spans = [Span(new, span.start, span.end) for span in spans]
         given = self._take_number(db)
-        row = {
-            "number": given,
-            "state": DocumentState.PENDING,
-            "id": document.id,
-            "title": document.title,
-            "source": document.source,
-            "media_type": document.media_type,
-            "language": document.language,
-            "digest": document.digest,
-            "characters": len(document.text),
-            "page_count": len(document.pages),
-            "passage_count": len(spans),
-            "metadata": _as_json(dict(document.metadata)),
-            "warnings": _as_json(document.warnings),
-            "text": document.text,
-        }
+        row: dict[str, Any] = {"number": given, "state": DocumentState.PENDING}
+        same = ("id", "title", "source", "media_type", "language", "digest", "text")
+        row |= {name: getattr(document, name) for name in same}
+        row |= {"characters": len(document.text), "page_count": len(document.pages)}
+        row |= {"passage_count": len(spans), "metadata": _as_json(dict(document.metadata))}
+        row["warnings"] = _as_json(document.warnings)
         row["pages"], row["tree"] = _structure_json(document)
         number = insert(db, "documents", row)
         db.executemany(
@@ -391,23 +381,6 @@ def insert(db: Connection, table: str, row: Mapping[str, Any]) -> int:
     return number
 
 
-def to_document(of: Mapping[str, Any]) -> Document:
-    """Return the document of a stored row."""
-    return Document(
-        id=of["id"],
-        title=of["title"],
-        text=of["text"],
-        tree=Tree.from_json(json.loads(of["tree"]), of["id"]),
-        pages=tuple(Page(*page) for page in json.loads(of["pages"])),
-        source=of["source"],
-        media_type=of["media_type"],
-        language=of["language"],
-        # In libraries of older releases these may hold half surrogate pairs.
-        metadata={key: clean_text(value) for key, value in json.loads(of["metadata"]).items()},
-        warnings=tuple(map(clean_text, json.loads(of["warnings"]))),
-    )
-
-
 def _place_of(passage: Passage) -> tuple[int, int, int | None, str]:
     return passage.span.start, passage.span.end, passage.page, _as_json(passage.section)
 
@@ -426,21 +399,15 @@ def _to_passage(row: Sequence[Any]) -> StoredPassage:
 
 def _write_file(db: Connection, file: FileRecord) -> None:
     """Write a file's row over the one before; its documents stay linked."""
-    values = (
-        os.fsencode(file.path),
-        file.size,
-        file.mtime_ns,
-        file.checked_ns,
-        file.sha256,
-        json.dumps(file.warnings),  # in ASCII: a reader of another package may warn of anything
-        json.dumps(file.failure),
-    )
+    # In ASCII: a reader of another package may warn of anything.
+    lists = json.dumps(file.warnings), json.dumps(file.failure)
+    values = (os.fsencode(file.path), file.size, file.mtime_ns, file.checked_ns, file.sha256)
     columns = _FILE.split(", ")
     marks = ", ".join("?" * len(columns))
     changes = ", ".join(f"{column} = excluded.{column}" for column in columns[1:])
     db.execute(
         f"INSERT INTO files ({_FILE}) VALUES ({marks}) ON CONFLICT (path) DO UPDATE SET {changes}",
-        values,
+        (*values, *lists),
     )
 
 
@@ -500,7 +467,7 @@ def _structure_json(document: Document) -> tuple[str, str]:
 
 
 def _renamed(document: Document) -> str:
-    """Return the id that a document gets if another one has its own."""
+    """Return the id that a document gets if another one has its own, with its digest's digits."""
     return f"{document.id}-{document.digest[:10]}"
 
 

@@ -67,8 +67,6 @@ class InMemorySources(View):
                 self._catalogue.close()
             self._catalogue = self._index = None
 
-    # What its searches open
-
     async def open_catalogue(self) -> Catalogue:
         """Open a catalogue of all documents."""
         async with self._opening:
@@ -81,20 +79,16 @@ class InMemorySources(View):
         """Open the index with all documents in it; None if they have no passage."""
         catalogue = await self.open_catalogue()
         async with self._opening:
-            pending = await in_thread(catalogue.in_state, DocumentState.PENDING)
-            if pending:
-                await Indexer(catalogue, self._make_index, lambda *_: None).run(
-                    _yield_once(pending)
-                )
+            if pending := await in_thread(catalogue.in_state, DocumentState.PENDING):
+                indexer = Indexer(catalogue, self._make_index, lambda *_: None)
+                await indexer.run(_yield_once(pending))
             return self._index
 
     async def _open_embedder(self, _: Catalogue) -> Embedder:
         if self._embedder is None:
-            raise UsageError(
-                "cannot search these documents by meaning",
-                "they were given without an embedder",
-                "give one, or search with SearchMode.SPARSE",
-            )
+            why = "they were given without an embedder"
+            hint = "give one, or search with SearchMode.SPARSE"
+            raise UsageError("cannot search these documents by meaning", why, hint)
         return self._embedder
 
     def _make_catalogue(self) -> None:

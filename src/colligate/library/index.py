@@ -27,7 +27,6 @@ from colligate.models.weights import PINNED, OnProgress
 _WINDOW = 1024
 _BATCH = 64
 
-
 DEFAULT_EMBEDDER = "minilm"
 MULTILINGUAL_EMBEDDER = "e5"
 # Embedders that a library may open without being told, by the name that it records.
@@ -61,10 +60,8 @@ class Indexer:
         self.done = 0
 
     async def run(self, stored: AsyncGenerator[list[int], None]) -> None:
-        """Index documents as they come; while a window is embedded, the next files are read.
-
-        If the embedder fails, finished documents stay indexed.
-        """
+        """Index documents as they come; while a window is embedded, the next files are read. If the
+        embedder fails, finished documents stay indexed."""
         async with aclosing(stored):
             async for numbers in stored:
                 for number in numbers:
@@ -116,12 +113,11 @@ class Indexer:
         vectors: Sequence[NDArray[np.float32] | None],
     ) -> None:
         def upsert() -> None:
-            index.upsert(
-                [
-                    IndexEntry(p.number, p.document, vector, encode_document(p.text, p.language))
-                    for p, vector in zip(passages, vectors, strict=True)
-                ]
-            )
+            entries = [
+                IndexEntry(p.number, p.document, vector, encode_document(p.text, p.language))
+                for p, vector in zip(passages, vectors, strict=True)
+            ]
+            index.upsert(entries)
 
         await in_thread(upsert)
         counts = Counter(passage.document for passage in passages)
@@ -142,11 +138,8 @@ class _Passage:
 
 
 class LibraryEmbedder:
-    """Opens the embedder when it is first needed, and checks that it made the library's vectors.
-
-    Vectors of two models do not compare, so a library with indexed documents accepts only the
-    model that made them.
-    """
+    """Opens the embedder when it is first needed, and checks that it made the library's vectors:
+    those of two models do not compare."""
 
     def __init__(self, given: Embedder | str | None) -> None:
         self._given = given
@@ -162,8 +155,7 @@ class LibraryEmbedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
-                given = self._given
-                if given is None:
+                if (given := self._given) is None:
                     given = await in_thread(_choose_embedder, catalogue)
                 if isinstance(given, str):
                     given = await asyncio.to_thread(self._open, given, catalogue, on_progress)
@@ -216,8 +208,6 @@ def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
     if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
         return
     if catalogue.in_state(DocumentState.INDEXED):
-        raise EmbedderMismatch(
-            f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here",
-            f"the library's passages were embedded by {name} ({dimension} dimensions)",
-            f"use --embedder {name}, or another --library",
-        )
+        what = f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here"
+        why = f"the library's passages were embedded by {name} ({dimension} dimensions)"
+        raise EmbedderMismatch(what, why, f"use --embedder {name}, or another --library")

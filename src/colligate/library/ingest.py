@@ -29,16 +29,7 @@ from colligate.documents.reading.formats import installed_readers
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
 from colligate.documents.reading.pdf.ocr import NO_TEXT, find_language_data
 from colligate.documents.reading.source import os_error
-from colligate.errors import (
-    ColligateError,
-    CorruptFile,
-    EncryptedFile,
-    LibraryError,
-    NoText,
-    ReadingError,
-    UnsupportedFormat,
-    UsageError,
-)
+from colligate.errors import ColligateError, LibraryError, ReadingError, UsageError
 from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.parsing import DEFAULT_READER, ParserPool
 from colligate.library.protocols import Cluster, FileRecord, ReadFile
@@ -60,7 +51,7 @@ _LATE = 10.0  # seconds after which a file is overtaken by those behind it
 _TOGETHER = 100  # files that are compared before the event loop reports progress again
 
 # Faults of the content itself, which will be the same until the file changes.
-_LASTING = (CorruptFile, EncryptedFile, NoText, UnsupportedFormat)
+_LASTING = (errors.CorruptFile, errors.EncryptedFile, errors.NoText, errors.UnsupportedFormat)
 
 
 class ReadOptions(TypedDict, total=False):
@@ -126,8 +117,7 @@ class Progress:
 
     `phase` is "fetching" (bytes of a web address), "comparing" (many files with their records),
     "reading" (files), "pulling" (bytes of an embedder), "embedding" (passages; `total` grows while
-    files are still read) or "optimising".
-    `file` is the file in work.
+    files are still read) or "optimising". `file` is the file in work.
     """
 
     phase: str
@@ -183,11 +173,8 @@ class Ingestion:
     async def run(
         self, files: Sequence[Path], result: Ingested, workers: int | None
     ) -> AsyncGenerator[list[int], None]:
-        """Bring the catalogue up to date, and yield the stored files' documents for the index.
-
-        Files that are read while others are stored are stored together, in their order. What
-        happened to each file is added to `result`.
-        """
+        """Bring the catalogue up to date, and yield the stored files' documents for the index; what
+        happened to each file is added to `result`."""
         jobs: list[_Job] = []
         for at in range(0, len(files), _TOGETHER):
             if len(files) >= _TOGETHER:
@@ -199,22 +186,19 @@ class Ingestion:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
         else:
-            workers = min(workers or self._count_workers(), len(jobs))
+            cores = _DOCLING_CORES if self._limits.pdf == DOCLING else 1
+            most = max(1, min((os.cpu_count() or 1) // cores, _MAX_WORKERS))
+            workers = min(workers or most, len(jobs))
             parsers = ParserPool(workers, self._reader, self._limits)
         threads = ThreadPoolExecutor(workers, thread_name_prefix="parsing")
         ahead: dict[asyncio.Future[_Parsed], _Job] = {}  # in the order in which they are stored
         late: set[asyncio.Future[_Parsed]] = set()
-        left = iter(jobs)
-
-        def parse_ahead() -> None:
-            loop = asyncio.get_running_loop()
-            for job in itertools.islice(left, workers * _AHEAD - len(ahead)):
-                ahead[loop.run_in_executor(threads, self._parse, parsers, job)] = job
-
+        left, loop = iter(jobs), asyncio.get_running_loop()
         try:
             done = 0
             while done < len(jobs):
-                parse_ahead()
+                for job in itertools.islice(left, workers * _AHEAD - len(ahead)):
+                    ahead[loop.run_in_executor(threads, self._parse, parsers, job)] = job
                 first, job = next(iter(ahead.items()))
                 self._report(Progress("reading", done, len(jobs), str(job.path)))
                 if first in late:
@@ -238,10 +222,6 @@ class Ingestion:
                 future.cancel()
             parsers.close()
             await in_thread(threads.shutdown, cancel_futures=True)
-
-    def _count_workers(self) -> int:
-        each = _DOCLING_CORES if self._limits.pdf == DOCLING else 1
-        return max(1, min((os.cpu_count() or 1) // each, _MAX_WORKERS))
 
     def _compare_all(self, files: Sequence[Path], result: Ingested) -> list[_Job]:
         return [job for path in files if (job := self._compare(path, result))]
@@ -297,18 +277,19 @@ class Ingestion:
 
     def _take(self, job: _Job, parsed: _Parsed, result: Ingested) -> ReadFile | None:
         """Return what is to be stored of a file; record one that failed, or is the same."""
-        record = dataclasses.replace(
-            job.record, sha256=parsed.sha256 if _is_unchanged(job) else "", warnings=parsed.warnings
-        )
-        if parsed.error is not None:
-            result.failed.append((job.path, parsed.error))
-            self._note_failure(job, record, parsed.error)
+        sha256 = parsed.sha256 if _is_unchanged(job) else ""
+        record = dataclasses.replace(job.record, sha256=sha256, warnings=parsed.warnings)
+        if (error := parsed.error) is not None:
+            result.failed.append((job.path, error))
+            # It is tried again only when it changes.
+            if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
+                failure = (self._readers, type(error).__name__, error.why, error.hint)
+                self._catalogue.note_file(dataclasses.replace(record, failure=failure))
             return None
         if parsed.documents is None:
-            assert job.known is not None
-            same = dataclasses.replace(
-                record, warnings=job.known.warnings, failure=job.known.failure
-            )
+            known = job.known
+            assert known is not None
+            same = dataclasses.replace(record, warnings=known.warnings, failure=known.failure)
             self._catalogue.note_file(same)
             self._skip(job, result)
             return None
@@ -320,24 +301,15 @@ class Ingestion:
         result.warnings.extend(parsed.warnings)
         return record, documents
 
-    def _note_failure(self, job: _Job, record: FileRecord, error: ColligateError) -> None:
-        """Record that a file cannot be read, so that it is tried again only when it changes."""
-        if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
-            failure = (self._readers, type(error).__name__, error.why, error.hint)
-            self._catalogue.note_file(dataclasses.replace(record, failure=failure))
-
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A file as it is now, without its hash, and as it was recorded before.
-
-    It `is_outdated` if it could not be read whole then, and there are other readers now.
-    """
+    """A file as it is now, without its hash, and as it was recorded before."""
 
     path: Path
     record: FileRecord
     known: FileRecord | None
-    is_outdated: bool
+    is_outdated: bool  # it could not be read whole then, and there are other readers now
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,11 +323,8 @@ class _Parsed:
 
 
 def _is_untouched(known: FileRecord, now: FileRecord) -> bool:
-    return (
-        known.sha256 != ""
-        and (known.size, known.mtime_ns) == (now.size, now.mtime_ns)
-        and known.mtime_ns < known.checked_ns - _TICK_NS
-    )
+    same = (known.size, known.mtime_ns) == (now.size, now.mtime_ns)
+    return known.sha256 != "" and same and known.mtime_ns < known.checked_ns - _TICK_NS
 
 
 def _is_unchanged(job: _Job) -> bool:
@@ -371,20 +340,14 @@ def _cannot_read(path: Path) -> str:
 
 
 def choose_chunker(catalogue: Catalogue, given: str | None) -> Chunker:
-    """Return and record what cuts a library's documents: `given`, else what cut those it has.
-
-    Raises:
-        LibraryError: its documents were cut otherwise.
-    """
+    """Return and record what cuts a library's documents: `given`, else what cut those it has."""
     recorded = catalogue.meta("chunker")
     used = recorded if catalogue.numbers() else None
     chunker = parse_chunker(given or used or STRUCTURAL)
     if used not in (None, chunker.name):
-        raise LibraryError(
-            "cannot add to the library",
-            f"its passages were cut by {used}, not by {chunker.name}",
-            "leave out --chunker, or give another --library",
-        )
+        why = f"its passages were cut by {used}, not by {chunker.name}"
+        hint = "leave out --chunker, or give another --library"
+        raise LibraryError("cannot add to the library", why, hint)
     if recorded != chunker.name:
         catalogue.set_meta(chunker=chunker.name)
     return chunker

@@ -19,26 +19,10 @@ from colligate.concurrency import in_thread
 from colligate.documents.chunking import parse_chunker
 from colligate.documents.reading import FoundFiles, find_files
 from colligate.errors import LibraryDamaged, ModelError, SpanError, UsageError
+from colligate.library import ingest, named
 from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
-from colligate.library.ingest import (
-    Ingested,
-    Ingestion,
-    Progress,
-    ProgressCallback,
-    ReadOptions,
-    require_readers,
-)
-from colligate.library.named import (
-    Missing,
-    find_missing,
-    forget_missing,
-    list_document_ids,
-    list_named,
-    list_only_copies,
-    record_folders,
-    remove_named,
-)
+from colligate.library.ingest import Ingested, Progress, ProgressCallback, ReadOptions
 from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
@@ -52,7 +36,7 @@ from colligate.plugins import load_plugin, plugins
 _REBUILD = 0.1
 _FEW = 20_000
 
-Prune = Callable[[Missing], Awaitable[bool]]
+Prune = Callable[[named.Missing], Awaitable[bool]]
 """A function that decides whether the documents of a folder's missing files are removed."""
 
 
@@ -189,20 +173,20 @@ class AsyncLibrary(View):
             ModelError: the embedder fails. What was stored is kept, and indexed next time.
         """
         report = on_progress or _ignore
-        named = [paths] if isinstance(paths, Path | str) else list(paths)
-        given = [path for path in named if not is_address(path)]
-        await in_thread(require_readers, self._reading)
+        wanted = [paths] if isinstance(paths, Path | str) else list(paths)
+        given = [path for path in wanted if not is_address(path)]
+        await in_thread(ingest.require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
             catalogue = await self._store.lock_catalogue()
-            ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
+            ingestion = await in_thread(ingest.Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
-            missing = await in_thread(find_missing, catalogue, given) if prune else []
+            missing = await in_thread(named.find_missing, catalogue, given) if prune else []
             gone = {path for each in missing for path in each.files}
             given = [path for path in given if resolve_path(path) not in gone]
             found = await self._list_files(given)
             result.problems += found.problems
-            await ingestion.fetch(filter(is_address, named), self.path, result)
+            await ingestion.fetch(filter(is_address, wanted), self.path, result)
             files = [*found.files, *result.addresses]
             stored = ingestion.run(files, result, workers if isinstance(workers, int) else None)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
@@ -213,29 +197,29 @@ class AsyncLibrary(View):
                 ready = stored if chosen else None
                 result.passages = await self._index(catalogue, ready, report, cluster)
             fetched = [folder_of(self.path, address) for address in result.addresses.values()]
-            for each in await in_thread(find_missing, catalogue, fetched):  # it has a new name
-                await in_thread(forget_missing, catalogue, each.files)
+            for each in await in_thread(named.find_missing, catalogue, fetched):  # renamed
+                await in_thread(named.forget_missing, catalogue, each.files)
             for each in missing:
-                lost = tuple(await in_thread(list_only_copies, catalogue, each.files, gone))
+                lost = tuple(await in_thread(named.list_only_copies, catalogue, each.files, gone))
                 if lost and callable(prune) and not await prune(replace(each, files=lost)):
                     result.kept += lost
                 forgotten = [path for path in each.files if path not in result.kept]
-                result.removed += await in_thread(forget_missing, catalogue, forgotten)
-            await in_thread(record_folders, catalogue, given)
+                result.removed += await in_thread(named.forget_missing, catalogue, forgotten)
+            await in_thread(named.record_folders, catalogue, given)
             await self._tidy(catalogue, report, embedded=result.passages)
             if result.added or result.updated or result.removed:
                 self._searcher.clear_cache()
             result.name_addresses()
             failed = {path for path, _ in result.failed}
             read = [path for path in files if path not in failed]
-            result.document_ids = await in_thread(list_document_ids, catalogue, read)
+            result.document_ids = await in_thread(named.list_document_ids, catalogue, read)
         return result
 
     async def named(self) -> list[str]:
         """Return what to add again to bring the library up to date: the folders and web addresses
         that were named, and the files outside them."""
         catalogue = await self._store.open_catalogue()
-        paths = await in_thread(list_named, catalogue, resolve_path(self.path))
+        paths = await in_thread(named.list_named, catalogue, resolve_path(self.path))
         return [*map(str, paths), *await in_thread(list_addresses, self.path)]
 
     async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
@@ -246,7 +230,7 @@ class AsyncLibrary(View):
 
         def find() -> list[str]:
             fetched = [find_fetched(self.path, address) for address in addresses]
-            ids = list_document_ids(catalogue, [*found.files, *filter(None, fetched)])
+            ids = named.list_document_ids(catalogue, [*found.files, *filter(None, fetched)])
             numbers = catalogue.numbers(ids)
             indexed = set(catalogue.in_state(DocumentState.INDEXED))
             return [id_ for id_ in ids if numbers.get(id_) in indexed]
@@ -292,7 +276,7 @@ class AsyncLibrary(View):
         async with self._change():
             catalogue = await self._lock_existing()
             before = await in_thread(catalogue.numbers)
-            await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
+            await in_thread(named.remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
             self._searcher.clear_cache()
             after = await in_thread(catalogue.numbers)
@@ -509,9 +493,8 @@ async def open_cluster(workers: int | str | None) -> AsyncIterator[Cluster | Non
         return
     scheme, _, address = workers.partition(":")
     if scheme not in plugins("workers"):
-        raise UsageError(
-            f"no workers {workers!r}", "its name is unknown", "give ray or ray:HOST:PORT"
-        )
+        hint = "give ray or ray:HOST:PORT"
+        raise UsageError(f"no workers {workers!r}", "its name is unknown", hint)
     opener = await in_thread(load_plugin, "workers", scheme, type)
     cluster: Cluster = await in_thread(opener, address)
     try:
@@ -531,9 +514,6 @@ def _remove_passages(of: tuple[Catalogue, PassageStore], documents: list[int]) -
     index.remove(documents)
     removed = max(0, before - index.count())  # others may add meanwhile
     return removed, len(catalogue.passage_numbers(DocumentState.REMOVING)) - removed
-
-
-# What is wrong in a library
 
 
 @dataclass

@@ -30,10 +30,8 @@ class Missing:
 
 
 def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
-    """Return the recorded files that are missing in these folders, or were named themselves.
-
-    A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
-    """
+    """Return the recorded files that are missing in these folders, or were named themselves. A
+    folder that does not exist may be on a disk that is not mounted: nothing counts as missing."""
     named: dict[Path, set[Path]] = {}
     for path in map(resolve_path, paths):
         if path.is_dir():
@@ -68,9 +66,7 @@ def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
     return missing
 
 
-# Folders that were named, in which files may appear later
-
-_FOLDERS = "folders"
+_FOLDERS = "folders"  # that were named: files may appear in them later
 
 
 def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
@@ -82,10 +78,8 @@ def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
 
 
 def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
-    """Return the folders that were named, and the recorded files that are in none.
-
-    The library's own files are left out, and folders that are gone with all their documents.
-    """
+    """Return the folders that were named, and the recorded files that are in none. The library's
+    own files are left out, and folders that are gone with all their documents."""
     files = catalogue.files()
     above = {parent for path in files for parent in path.parents}
     folders = [path for path in _list_folders(catalogue) if path in above or path.is_dir()]
@@ -102,10 +96,7 @@ def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
 
 
 def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
-    """Remove documents named by id, and those of the files, folders and web addresses named.
-
-    If a name is unknown, `UnknownDocument` is raised and nothing has changed.
-    """
+    """Remove documents by their ids, files, folders and web addresses; none if one is unknown."""
     known = catalogue.numbers()
     numbers: list[int] = []
     files: list[Path] = []
@@ -123,11 +114,8 @@ def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], libra
             folders.append(path)
         found = [path] if catalogue.file(path) else _files_under(catalogue, path)
         if not found:
-            raise UnknownDocument(
-                f"cannot remove {name}",
-                "the library has no document and no file of this name",
-                "see `colligate library list`",
-            )
+            why = "the library has no document and no file of this name"
+            raise UnknownDocument(f"cannot remove {name}", why, "see `colligate library list`")
         files += found
     catalogue.remove(numbers)
     for path in files:

@@ -33,15 +33,9 @@ DEFAULT_READER = "colligate.documents.reading:read_file"
 Reader = Callable[[Path], object]
 _Named = tuple[str, dict[str, Limits]]  # a reader that the child imports, and its options
 
-# Seconds between a child's checks that its parent is alive.
-_WATCH = 0.5
-
-# Seconds between the parent's checks of a child's time and memory.
-_LOOK = 0.05
-
-# Bytes of memory from which a child is ended after its file: it may not give them back.
-_SWOLLEN = 450 << 20
-
+_WATCH = 0.5  # seconds between a child's checks that its parent is alive
+_LOOK = 0.05  # seconds between the parent's checks of a child's time and memory
+_SWOLLEN = 450 << 20  # bytes from which a child is ended after its file: it may not give them back
 # Bytes of address space that a child may take beyond those it starts with. Its resident memory is
 # watched too, but where that cannot be read, or grows too fast, this ends it.
 _ADDRESSES = 4 << 30

@@ -69,12 +69,8 @@ class PassageIndex:
         return take_best(scores, rows.numbers, rows.documents, limit, scope)
 
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
-        """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
-
-        How rare a term is counts over all passages, or over those of `scope.among`.
-        """
-        found = list(self._database.listed(_FIND_WORDS, terms.ids))
-        if not found:
+        """Return the passages that share a term, by BM25 score as Qdrant counts it, best first."""
+        if not (found := list(self._database.listed(_FIND_WORDS, terms.ids))):
             return []
         blocks, of_row = np.unique([row[0] for row in found], return_inverse=True)
         ids, term_of_row = np.unique([row[1] for row in found], return_inverse=True)
@@ -179,9 +175,6 @@ def _is_in(numbers: Integers, chosen: Collection[int]) -> NDArray[np.bool_]:
     return np.isin(numbers, np.fromiter(chosen, numbers.dtype, len(chosen)))
 
 
-# Words
-
-
 def _unpack(rows: Iterable[tuple[int, bytes]]) -> Words:
     """Return the words in rows of a term and its postings."""
     rows = list(rows)
@@ -240,9 +233,6 @@ def _erase(database: Database, vectors: Vectors, passages: Iterable[int]) -> Non
         _erase_block(database, block, [number % _BLOCK for number in group])
 
 
-# Vectors
-
-
 def name_vectors(folder: Path, dimension: int) -> Path:
     """Return the file of a library's vectors of this length."""
     return folder / f"vectors-{dimension}.f32"
@@ -264,13 +254,10 @@ class _Rows:
 
 
 class Vectors:
-    """The rows of a small index, in memory.
-
-    `dimension` is the length of the vectors; 0 if passages are found by their words alone.
-    """
+    """The rows of a small index, in memory."""
 
     def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
+        self.dimension = dimension  # of the vectors; 0 if passages are found by words alone
         self._table = self._make_table(0)
 
     def read(self) -> _Rows:
@@ -331,11 +318,10 @@ class VectorFile(Vectors):
                 table = np.memmap(self._file, np.float32, "r", shape=shape)
                 mapped = self._mapped = (key, table)
         except (OSError, ValueError) as error:
-            raise LibraryDamaged(
-                f"cannot read the vectors of the library in {self._file}",
-                "the file is missing" if isinstance(error, FileNotFoundError) else str(error),
-                "make them again with `colligate library verify --repair`",
-            ) from error
+            what = f"cannot read the vectors of the library in {self._file}"
+            why = "the file is missing" if isinstance(error, FileNotFoundError) else str(error)
+            hint = "make them again with `colligate library verify --repair`"
+            raise LibraryDamaged(what, why, hint) from error
         return _Rows(mapped[1])
 
     def append(self, entries: Sequence[IndexEntry]) -> None:

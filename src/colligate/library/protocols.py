@@ -23,10 +23,8 @@ from colligate.models import Embedder
 
 
 class PassageStore(Protocol):
-    """Passages by vector and by words: numbers only, no text.
-
-    Each change has reached the disk when it returns.
-    """
+    """Passages by vector and by words: numbers only, no text. Each change has reached the disk when
+    it returns."""
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add passages, or replace those with the same number."""
@@ -52,10 +50,8 @@ class PassageStore(Protocol):
         """Return the number of passages."""
 
     def optimise(self, *, erase: bool = True) -> None:
-        """Rebuild what has grown, and erase what was removed. Slow.
-
-        With `erase`, older versions are erased too, whoever reads them.
-        """
+        """Rebuild what has grown, and erase what was removed. Slow. With `erase`, older versions
+        are erased too, whoever reads them."""
 
     def close(self) -> None:
         """Close it. Safe to call twice."""
@@ -109,14 +105,11 @@ class StoredText:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One passage for the index: its number, its document's, its vector and its terms.
-
-    `vector` is of unit length; None if passages are found by their words alone.
-    """
+    """One passage for the index: its number, its document's, its vector and its terms."""
 
     passage: int
     document: int
-    vector: NDArray[np.float32] | None
+    vector: NDArray[np.float32] | None  # of unit length; None if found by words alone
     terms: Terms
 
 

@@ -33,25 +33,17 @@ _ASKS_REFERENCES = re.compile(
     re.IGNORECASE,
 )
 
-
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-
-
-def lists_references(question: str, passage: Passage) -> bool:
-    """Return whether a passage is in a list of references or links, and the question asks neither
-    for works nor for their authors."""
-    listed = any(map(_REFERENCES.fullmatch, passage.section))
-    return listed and not _ASKS_REFERENCES.search(question)
 
 
 def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return what a search found with the lists of references and links after everything else.
 
-    Titles of works have the words of a question more often than they answer it. Scores are lowered
-    to those above.
+    Titles of works have the words of a question more often than they answer it, unless it asks for
+    works or their authors. Scores are lowered to those above.
     """
-    last = [hit for hit in hits if lists_references(question, hit.passage)]
-    if not last or len(last) == len(hits):
+    last = [hit for hit in hits if any(map(_REFERENCES.fullmatch, hit.passage.section))]
+    if not last or len(last) == len(hits) or _ASKS_REFERENCES.search(question):
         return list(hits)
     first = [hit for hit in hits if hit not in last]
     least = min(hit.score for hit in first)
@@ -59,10 +51,8 @@ def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that say more than their title, headings and page number, if there are any.
-
-    A search for a name finds first the line that has nothing but this name.
-    """
+    """Return the hits that say more than their title, headings and page number, if there are any. A
+    search for a name finds first the line that has nothing but this name."""
 
     def says_more(passage: Passage) -> bool:
         above = normalise(" ".join([passage.full_title, *passage.section])).text
@@ -128,10 +118,7 @@ def order_by_scores(question: str, hits: Sequence[Hit], scores: Sequence[float])
 async def are_in_language(
     language: str | None, passages: Sequence[Passage], sources: Sources
 ) -> bool:
-    """Return whether most documents of these passages are in a language, None being any.
-
-    Documents whose language is not known count as if they were.
-    """
+    """Return whether most documents of these passages are, or may be, in a language (None: any)."""
     if language is None:
         return True
     names = {passage.document_id for passage in passages}
@@ -146,16 +133,13 @@ async def score_by_mode(
     mode: SearchMode,
     documents: Collection[str] | None,
 ) -> NDArray[np.float64]:
-    """Return the mean z-score of hits in the searches that a mode joins, in their order.
-
-    A hit that is not among the first of one of them has the lowest score found there.
-    """
+    """Return the mean z-score of hits in the searches that a mode joins, in their order."""
     joined = (SearchMode.DENSE, SearchMode.SPARSE) if mode == SearchMode.HYBRID else (mode,)
     total = np.zeros(len(hits))
     for each in joined:
         found = await sources.search(query, k=2 * len(hits), mode=each, documents=documents)
         scores = {hit.passage.id: hit.score for hit in found}
-        least = min(scores.values(), default=0.0)
+        least = min(scores.values(), default=0.0)  # of a hit that is not among the first
         total += standardise([scores.get(hit.passage.id, least) for hit in hits])
     return total / len(joined)
 

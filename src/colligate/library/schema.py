@@ -141,13 +141,9 @@ class Database:
             return work(db)
 
     def empty_log(self) -> None:
-        """Move the write-ahead log into the file, and empty it.
-
-        Raises:
-            LibraryLocked: another process reads on and on.
-        """
+        """Move the write-ahead log into the file, and empty it."""
         ((busy, *_),) = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        if busy:
+        if busy:  # another process reads on and on
             what = f"cannot empty the write-ahead log of {self._file}"
             raise LibraryLocked(what, "another process is using it", "try again")
 
@@ -170,11 +166,9 @@ def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
                 raise
         log = file.with_name(f"{file.name}-wal")
         if log.exists() and log.stat().st_size:
-            raise LibraryError(
-                f"cannot read the catalogue {file}",
-                "it cannot be written here, and the last process that wrote it was interrupted",
-                "open the library once where it can be written, e.g. `colligate library verify`",
-            )
+            why = "it cannot be written here, and the last process that wrote it was interrupted"
+            hint = "open the library once where it can be written, e.g. `colligate library verify`"
+            raise LibraryError(f"cannot read the catalogue {file}", why, hint)
         # Nobody writes it: SQLite needs no log and no lock, which it would have to write.
         uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
         return _connect(file, uri, writable=False), False
@@ -217,11 +211,9 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
         raise _damaged(file, "it is not a catalogue of colligate")
     version = _read_pragma(connection, "user_version")
     if version != SCHEMA_VERSION:
-        raise LibraryVersion(
-            f"cannot open the library {file.parent}",
-            f"its format is version {version} and this colligate reads version {SCHEMA_VERSION}",
-            "index the files again into another --library, or use the colligate that made it",
-        )
+        why = f"its format is version {version} and this colligate reads version {SCHEMA_VERSION}"
+        hint = "index the files again into another --library, or use the colligate that made it"
+        raise LibraryVersion(f"cannot open the library {file.parent}", why, hint)
 
 
 def _read_pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Container,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -54,10 +46,7 @@ class SearchStore(Protocol):
 
 
 class Searcher:
-    """What the views of one library share: its store, its embedder and documents in memory.
-
-    With `folders` there are no documents for them but those of the files in these.
-    """
+    """What the views of one library share: its store, its embedder and documents in memory."""
 
     def __init__(
         self,
@@ -66,6 +55,7 @@ class Searcher:
         folders: Iterable[Path | str] = (),
     ) -> None:
         self.store = store
+        # If there are some, the views have no documents but those of the files in them.
         self.folders = tuple(map(resolve_path, folders))
         self.open_embedder = open_embedder
         # A document larger than the whole cache is kept alone in it.
@@ -141,11 +131,9 @@ class Searcher:
     ) -> T | None:
         with self._caching:
             found = cache.get(number)
-        if found is None:
-            found = read(number)
-            if found is not None:
-                with self._caching:
-                    cache[number] = found
+        if found is None and (found := read(number)) is not None:
+            with self._caching:
+                cache[number] = found
         return found
 
 
@@ -225,19 +213,16 @@ class View:
             in_order = () if self._ids is None else numbers or ()
             place = {number: i for i, number in enumerate(in_order)}
 
+            def order(found: ScoredPassage) -> tuple[int, int]:
+                return place.get(found.document, found.document), found.passage
+
             def find() -> tuple[list[Hit], bool]:
                 dense = mode is SearchMode.DENSE
                 terms = None if dense else encode_query(query, catalogue.languages())
                 unfinished = (DocumentState.PENDING, DocumentState.REMOVING)
                 hidden = [number for state in unfinished for number in catalogue.in_state(state)]
-                best = rank_passages(
-                    index,
-                    vector,
-                    terms,
-                    Scope(numbers, hidden, catalogue.numbers().values() if alone else None),
-                    lambda found: (place.get(found.document, found.document), found.passage),
-                    min(k, _MAX_K),
-                )
+                scope = Scope(numbers, hidden, catalogue.numbers().values() if alone else None)
+                best = rank_passages(index, vector, terms, scope, order, min(k, _MAX_K))
                 hits = self._searcher.to_hits(catalogue, best)
                 return hits, len(hits) == len(best)
 
@@ -248,7 +233,7 @@ class View:
             return hits
 
 
-def require_known(ids: Iterable[str], known: Container[str]) -> None:
+def require_known(ids: Iterable[str], known: Collection[str]) -> None:
     """Raise `UnknownDocument` for the first of these ids that is not known."""
     for document_id in ids:
         if document_id not in known:
@@ -256,11 +241,9 @@ def require_known(ids: Iterable[str], known: Container[str]) -> None:
 
 
 def _unknown(document_id: str) -> UnknownDocument:
-    return UnknownDocument(
-        f"no document {document_id}",
-        "it is not one of the documents here",
-        "a list of the documents shows their ids",
-    )
+    why = "it is not one of the documents here"
+    hint = "a list of the documents shows their ids"
+    return UnknownDocument(f"no document {document_id}", why, hint)
 
 
 def _find_numbers(catalogue: Catalogue, ids: Sequence[str]) -> list[int]:
@@ -291,10 +274,8 @@ def rank_passages(
     order: Order,
     k: int,
 ) -> list[ScoredPassage]:
-    """Return the `k` best passages, best first; equal scores in the order of `order`.
-
-    They are found by the query's embedding, by its terms, or, if both are given, by both.
-    """
+    """Return the `k` best passages by the query's embedding, by its terms or, if both are given, by
+    both, best first; equal scores in the order of `order`."""
     depth = k if vector is None or terms is None else max(_DEPTH * k, _MIN_DEPTH)
     by_vector: list[ScoredPassage] = []
     by_words: list[ScoredPassage] = []
@@ -333,8 +314,7 @@ def _fuse(
     a search did not return has the least score there; 0 if all that match were returned. The sum is
     counted from the lowest one, so that no score is negative.
     """
-    found = {each.passage: each for each in (*by_vector, *by_words)}
-    if not found:
+    if not (found := {each.passage: each for each in (*by_vector, *by_words)}):
         return []
     sums = np.zeros(len(found))
     for scored, weight in ((by_vector, _COSINE), (by_words, 1 - _COSINE)):

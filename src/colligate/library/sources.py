@@ -134,12 +134,8 @@ def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
         names = max(levels, key=lambda level: len(set(level)))
         if len(set(names)) > 1:
             folders.update((info.id, name) for info, name in zip(alike, names, strict=True))
-    return [
-        info
-        if _MADE_NAME.fullmatch(name := folders.get(info.id, ""))
-        else replace(info, folder=name)
-        for info in documents
-    ]
+    told = {id_: name for id_, name in folders.items() if not _MADE_NAME.fullmatch(name)}
+    return [replace(i, folder=told[i.id]) if i.id in told else i for i in documents]
 
 
 def find_named(question: str, documents: Sequence[DocumentInfo]) -> list[str]:

@@ -73,10 +73,8 @@ ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 
 
 class LibraryStore:
-    """The parts of a library on disk, each opened when it is first needed.
-
-    Other processes may read and write it meanwhile; a change waits for one that is being written.
-    """
+    """The parts of a library on disk, each opened when it is first needed. Other processes may read
+    and write it meanwhile; a change waits for one that is being written."""
 
     catalogue_name = "catalogue.sqlite"
 
@@ -143,11 +141,9 @@ class LibraryStore:
 
     async def take_snapshot(self, name: str) -> None:
         """Keep the library as it is now under a name."""
-        raise UsageError(
-            f"cannot take a snapshot of {self.uri}",
-            "a library of SQLite keeps no older versions",
-            "copy its folder; one made by `colligate index --engine lance` keeps them",
-        )
+        what = f"cannot take a snapshot of {self.uri}"
+        hint = "copy its folder; one made by `colligate index --engine lance` keeps them"
+        raise UsageError(what, "a library of SQLite keeps no older versions", hint)
 
     def delete_snapshot(self, name: str) -> None:
         """Forget a snapshot; what it alone has is erased with other old versions."""
@@ -162,10 +158,8 @@ class LibraryStore:
         return []
 
     async def open_index(self, dimension: int | None = None) -> PassageStore | None:
-        """Open the passage index; None if there is none.
-
-        With `dimension` it is made if there is none; the catalogue is locked.
-        """
+        """Open the passage index; None if there is none. With `dimension` it is made if there is
+        none; the catalogue is locked."""
         catalogue = await self.open_catalogue()
         async with self._opening:
             if self._index is None:
@@ -182,8 +176,7 @@ class LibraryStore:
 
     def purge(self, catalogue: Catalogue) -> None:
         """Delete the documents that are being removed, and first everything that repeats them."""
-        removed = catalogue.list_removed()
-        if removed:
+        if removed := catalogue.list_removed():
             _, ids, sources = zip(*removed, strict=True)
             responses = ResponseCache(self.path / RESPONSES_FILE)
             responses.remove(ids)
@@ -224,11 +217,9 @@ class LibraryStore:
             make_private_folder(self.path)
             names = {entry.name for entry in self.path.iterdir()}
         except OSError as error:
-            raise LibraryError(
-                f"cannot open the library {self.path}",
-                error.strerror or str(error),
-                "name another folder with --library",
-            ) from error
+            what = f"cannot open the library {self.path}"
+            hint = "name another folder with --library"
+            raise LibraryError(what, error.strerror or str(error), hint) from error
         if self.catalogue_name not in names and not names <= _OURS:
             raise self._not_a_library("the folder holds other files")
 
@@ -264,11 +255,9 @@ class LibraryStore:
             for other in set(files) - {file}:
                 other.unlink(missing_ok=True)
         elif not file.exists():
-            raise LibraryDamaged(
-                f"cannot search the library {self.path}",
-                "its passage index is missing",
-                "rebuild it with `colligate library verify --repair`",
-            )
+            what = f"cannot search the library {self.path}"
+            hint = "rebuild it with `colligate library verify --repair`"
+            raise LibraryDamaged(what, "its passage index is missing", hint)
         return PassageIndex(catalogue.database, VectorFile(file, length))
 
     def _delete_index(self) -> None:
@@ -283,11 +272,9 @@ def open_store(given: Path | str, engine: str | None) -> LibraryStore:
     """Return the store of a folder or bucket, by the engine that it was made with."""
     uri = find_bucket(given)
     if not uri and is_address(given):
-        raise UsageError(
-            f"cannot open the library {given}",
-            f"nothing keeps libraries at {str(given).partition('/')[0]}//",
-            "name a folder or s3://BUCKET/NAME",
-        )
+        why = f"nothing keeps libraries at {str(given).partition('/')[0]}//"
+        hint = "name a folder or s3://BUCKET/NAME"
+        raise UsageError(f"cannot open the library {given}", why, hint)
     own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
     path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
     if engine not in (None, *ENGINES):

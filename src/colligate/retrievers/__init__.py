@@ -44,9 +44,8 @@ def make_retriever(name: str) -> Retriever | SearchMode:
     if kind not in list_retrievers():
         near = closest(kind, list_retrievers())
         there = f"there are {', '.join(list_retrievers())} and http:URL"
-        raise UsageError(
-            f"there is no retriever {kind!r}", hint=f"did you mean {near!r}?" if near else there
-        )
+        hint = f"did you mean {near!r}?" if near else there
+        raise UsageError(f"there is no retriever {kind!r}", hint=hint)
     if kind not in plugins("retrievers"):
         if given:
             raise UsageError(f"the retriever {kind} has no parameters", f"got {', '.join(given)}")

@@ -31,17 +31,8 @@ from colligate.documents.reading.tables import find_prose
 from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat, find_installer
 
-__all__ = [
-    "FoundFiles",
-    "Limits",
-    "Reader",
-    "Reading",
-    "SourceFile",
-    "document_id",
-    "find_files",
-    "make_document",
-    "read_file",
-]
+__all__ = ["FoundFiles", "Limits", "Reader", "Reading", "SourceFile", "document_id", "find_files"]
+__all__ += ["make_document", "read_file"]
 
 Reader = Callable[[SourceFile], Document | Iterable[Document]]
 """A function that reads a format: from a loaded file to its document or documents.

@@ -82,10 +82,8 @@ def _take_facts(front: etree._Element) -> dict[str, str]:
     title = _say(next(take("article-title", "book-title", "title"), front))
     authors = []
     for author in take("contrib", "author"):
-        named = [
-            author.find(f".//{{*}}{part}") for part in ("given-names", "firstname", "forename")
-        ]
-        parts = [*map(_say, named), _say(author.find(".//{*}surname"))]
+        names = ("given-names", "firstname", "forename", "surname")
+        parts = [_say(author.find(f".//{{*}}{name}")) for name in names]
         authors.append(" ".join(filter(None, parts)) or _say(author))
     dates = []
     for date in take("pub-date", "pubdate", "date"):

@@ -29,18 +29,15 @@ def decode(data: bytes) -> tuple[str, str]:
     if encoding := _find_utf_16(data[:_SAMPLE]):
         text, doubt = _decode_as(encoding, data)
         return text, doubt or f"it does not say its encoding and was read as {encoding.upper()}"
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode("utf-8"), ""
-    except UnicodeDecodeError:
-        pass
     text, doubt = _decode_as("utf-8", data)
     valid = len(re.findall(r"[^\x00-\x7f\ufffd]", text[:_SAMPLE]))
     if valid >= text[:_SAMPLE].count("\ufffd"):
         return text, doubt  # UTF-8, with damage
     encoding = _find_declared(data) or _guess_encoding(data)
-    return data.decode(encoding, "replace"), (
-        f"it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as UTF-8"
-    )
+    doubt = f"it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as UTF-8"
+    return data.decode(encoding, "replace"), doubt
 
 
 # What programs name by a smaller encoding that is part of it, as browsers know (WHATWG).
@@ -68,10 +65,8 @@ _NO_TEXT = {"Cc", "Cn", "Co"}  # categories of characters
 
 
 def _find_utf_16(sample: bytes) -> str:
-    """Return which UTF-16 bytes without a mark are in; "" if they are anything else.
-
-    Its Latin letters, digits and blanks have one empty byte each, always the first or the second.
-    """
+    """Return which UTF-16 bytes without a mark are in; "" if they are anything else."""
+    # Its Latin letters, digits and blanks have one empty byte each, always the first or the second.
     empty = [sample[place::2].count(0) for place in (0, 1)]
     if not any(empty) or all(empty):
         return ""

@@ -19,6 +19,8 @@ from colligate.errors import (
     UnsupportedFormat,
 )
 
+_SHOWN = 5  # suffixes of files that were skipped
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
@@ -43,30 +45,29 @@ def find_files(
     followed if its target is named too, or in a folder that is named; with `follow_links` always.
     """
     named = [real for given in paths if (real := _name_real(given))]
-    search = _Search(
-        {os.path.realpath(folder) for folder in without}, follow_links, pictures, named
-    )
+    left_out = {os.path.realpath(folder) for folder in without}
+    search = _Search(left_out, follow_links, pictures, named)
     for given in paths:
         _expand(given, search)
     for top, links in search.led_out.items():
         what = f"links that lead out of {top} are not followed: {len(links):,}"
         search.report(ReadingError(what, hint="name what they lead to"))
     if search.skipped:
-        search.report(_describe_skipped(list(search.skipped)))
+        suffixes = sorted({suffix_of(path) or "no suffix" for path in search.skipped})
+        shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
+        what = f"files of unsupported kinds were skipped: {len(search.skipped):,}"
+        search.report(UnsupportedFormat(what, shown, "name one directly to see why"))
     return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
 
 
 @dataclass
 class _Search:
-    """The findings so far; `without` holds the real paths of folders to leave out.
+    """The findings so far, and what is looked for; all texts are real paths."""
 
-    `named` are the real paths that links may lead to, unless all of them are followed.
-    """
-
-    without: set[str]
+    without: set[str]  # folders to leave out
     follow_links: bool
     pictures: bool
-    named: Sequence[str]
+    named: Sequence[str]  # what links may lead to, unless all of them are followed
     files: dict[str, Path] = field(default_factory=dict)  # by real path
     problems: dict[str, ColligateError] = field(default_factory=dict)  # by their text
     skipped: dict[Path, None] = field(default_factory=dict)
@@ -192,13 +193,3 @@ def _consider(path: Path, search: _Search) -> None:
         search.add(path)
     else:
         search.skipped[path] = None
-
-
-_SHOWN = 5
-
-
-def _describe_skipped(skipped: Sequence[Path]) -> UnsupportedFormat:
-    suffixes = sorted({suffix_of(path) or "no suffix" for path in skipped})
-    shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
-    what = f"files of unsupported kinds were skipped: {len(skipped):,}"
-    return UnsupportedFormat(what, shown, "name one directly to see why")

@@ -51,8 +51,6 @@ def join_pieces(text: str) -> str:
     return " ".join(" ".join(pieces).split())
 
 
-# Furniture
-
 _ROLES = {"navigation": "nav", "banner": "header", "contentinfo": "footer", "main": "main"}
 _ROLES |= {"complementary": "aside", "alertdialog": "dialog", "dialog": "dialog"}
 _ROLES |= dict.fromkeys(("search", "menu", "menubar", "toolbar"), "nav")
@@ -74,7 +72,8 @@ def drop_furniture(root: etree._Element) -> None:
     unfolded = {name for each in marked for name in each.get("aria-controls", "").split()}
     for element in marked:
         element.tag = _ROLES.get(element.get("role"), element.tag)
-        if not _is_hidden(element):
+        styled = "display:none" in element.get("style", "").replace(" ", "")
+        if not (styled or "hidden" in element.attrib or element.get("aria-hidden") == "true"):
             continue
         unfolds = element.get("id") in unfolded or element.get("hidden") == "until-found"
         if unfolds or _SUBJECT(element):
@@ -104,12 +103,6 @@ def drop_furniture(root: etree._Element) -> None:
         etree.strip_elements(root, _DROPPED, with_tail=False)
 
 
-def _is_hidden(element: etree._Element) -> bool:
-    style = element.get("style", "").replace(" ", "")
-    hidden = "hidden" in element.attrib or element.get("aria-hidden") == "true"
-    return hidden or "display:none" in style
-
-
 def _is_links(block: etree._Element) -> bool:
     """Return whether most of a block's text below its headings is in links."""
     titles = sum(len(_read_line(each)) for each in block.iter("h2", "h3", "h4"))
@@ -117,17 +110,12 @@ def _is_links(block: etree._Element) -> bool:
     return 2 * linked > len(_read_line(block)) - titles
 
 
-# Notes and links
-
 _GLUED = re.compile(r"[\w.,;:!?)\]\"'\u2019\u201d\u00bb%]\Z")
 _LONGEST_MARK = 6
 
 
 def drop_note_marks(root: etree._Element) -> None:
-    """Drop the marks of notes, which would stand in sentences, and the links back from the notes.
-
-    Other links inside the page become their text: a document has no such places.
-    """
+    """Drop the marks of notes, which would stand in sentences, and the links back from notes."""
     inside = re.compile(r"[^:]*#")  # an address without a scheme: of the page or the book
     for link in [each for each in root.iter("a") if inside.match(each.get("href", ""))]:
         shown, around, before = _read_line(link), link.getparent(), link.getprevious()
@@ -148,13 +136,11 @@ def drop_note_marks(root: etree._Element) -> None:
         elif raised or "noteref" in role or "backlink" in role or (is_mark and glued):
             link.tag = _DROPPED
         else:
-            link.tag = "span"
+            link.tag = "span"  # a document has no such places
             if is_mark and before is None and not text.strip():  # the label of a note
                 link.tail = f" {clean_xml(link.tail)}"
     etree.strip_elements(root, _DROPPED, with_tail=False)
 
-
-# Lists and boxes
 
 _INTEGER = re.compile(r"-?\d{1,9}")
 
@@ -212,8 +198,6 @@ def mark_boxes(root: etree._Element) -> None:
         _begin_with(box, " \u2612 " if ticked else " \u2610 ")
 
 
-# Tables
-
 _LONGEST_LABEL = 200  # characters of a cell that is repeated
 _MOST_FILLED = 1_000_000  # characters of a table that spans fill, its cells counted
 _WIDEST = 1_000
@@ -223,10 +207,7 @@ _SPANS = etree.XPath("boolean(.//@rowspan[.!='1'] | .//@colspan[.!='1'])")
 
 
 def arrange_tables(root: etree._Element) -> None:
-    """Give each row all its cells and each table one head, which is all that Markdown knows.
-
-    What only lays out a page becomes blocks, and a table inside a cell one line of it.
-    """
+    """Give each row all its cells and each table one head, which is all that Markdown knows."""
     for table in list(root.iter("table")):
         if _is_layout(table, rows := _rows_of(table)):
             for element in [table, *table.iterchildren(), *rows, *_cells_of(rows)]:
@@ -238,7 +219,7 @@ def arrange_tables(root: etree._Element) -> None:
         if next(table.iterancestors("table"), None) is None:
             _fill_table(table, rows)
             continue
-        _part_blocks(table)
+        _part_blocks(table)  # a table inside a cell becomes one line of it
         lines = [_read_line(each) for each in table if each.tag not in _GROUPS]
         lines += [", ".join(filter(None, map(_read_line, _cells_of([row])))) for row in rows]
         table.clear(keep_tail=True)
@@ -298,9 +279,8 @@ def _part_blocks(table: etree._Element) -> None:
 def _count_head(rows: Sequence[etree._Element]) -> int:
     """Return how many rows the head has: those marked so, or the first and what it spans."""
     marked = takewhile(lambda row: row.getparent().tag == "thead", rows)
-    deep = sum(1 for _ in marked) or sum(
-        1 for _ in takewhile(lambda row: len(row) and all(each.tag == "th" for each in row), rows)
-    )
+    titles = takewhile(lambda row: len(row) and all(each.tag == "th" for each in row), rows)
+    deep = sum(1 for _ in marked) or sum(1 for _ in titles)
     first = _cells_of(rows[:1])
     if not deep and any(_read_span(cell, "colspan") > 1 for cell in first):
         deep = max(_read_span(cell, "rowspan") for cell in first)
@@ -308,10 +288,8 @@ def _count_head(rows: Sequence[etree._Element]) -> int:
 
 
 def _fill_spans(rows: Sequence[etree._Element], deep: int) -> None:
-    """Give each row a cell for every column; `deep` rows are the head.
-
-    Columns that a cell spans repeat it in a head, and below one that names each of them.
-    """
+    """Give each row a cell for every column; `deep` rows are the head. Columns that a cell spans
+    repeat it in a head, and below one that names each of them."""
     head: list[str] = []
     group, pending, left = None, dict[int, tuple[int, str]](), _MOST_FILLED
     for number, row in enumerate(rows):

@@ -26,17 +26,13 @@ class Container(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file: its reader as "module:function", its media type, and its container.
+    """A kind of file: its reader, its media type, and its container."""
 
-    The reader is named and not imported, so a file loads the parsers of its own format alone.
-    `package` is the module that it needs beside colligate's own, and `extra` brings it.
-    """
-
-    reader: str
+    reader: str  # as "module:function": so a file loads the parsers of its own format alone
     media_type: str
     container: Container = Container.TEXT
-    package: str = ""
-    extra: str = ""
+    package: str = ""  # the module that it needs beside colligate's own
+    extra: str = ""  # that brings it
 
 
 _HERE = "colligate.documents.reading"
@@ -138,8 +134,7 @@ def known_format(path: PurePath) -> FileFormat | None:
 
 def _plugin_format(path: PurePath) -> FileFormat | None:
     """Return the format that another package registers for a suffix in `colligate.formats`."""
-    entry = plugins("formats").get(suffix_of(path)[1:])
-    if entry is None:
+    if (entry := plugins("formats").get(suffix_of(path)[1:])) is None:
         return None
     return FileFormat(f"{entry.module}:{entry.attr}", "application/octet-stream")
 
@@ -156,11 +151,8 @@ _HEAD = 1024
 
 
 def detect_format(path: PurePath, data: bytes) -> FileFormat:
-    """Return the format of a file.
-
-    A suffix that another package registers decides. Otherwise unmistakable content outweighs
-    the suffix; a file with neither is text.
-    """
+    """Return the format of a file: that of a suffix that another package registers, else of
+    unmistakable content, else of the suffix; a file with neither is text."""
     if registered := _plugin_format(path):
         return registered
     named = FILE_FORMATS.get(suffix_of(path))
@@ -228,21 +220,17 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 
-
-# The format of a zip archive, by a member it must have.
-_ZIP_MEMBERS = (
-    ("word/document.xml", DOCX),
-    ("ppt/presentation.xml", PPTX),
-    ("xl/workbook.xml", XLSX),
-    ("xl/workbook.bin", XLSX),
-    ("META-INF/container.xml", EPUB),
-)
+# The formats of archives and compound files, by what one of them must have.
+_ZIP_MEMBERS = {"word/document.xml": DOCX, "ppt/presentation.xml": PPTX, "xl/workbook.xml": XLSX}
+_ZIP_MEMBERS |= {"xl/workbook.bin": XLSX, "META-INF/container.xml": EPUB}
+_OLE_STREAMS = {"WordDocument": ".doc", "Workbook": ".xls", "PowerPoint Document": ".ppt"}
+_OLE_STREAMS |= {"__properties_version1.0": ".msg"}
 
 
 def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     # The directory at the end names the members uncompressed; the full check comes later.
     found = [each for each in (ODT, ODS) if f"mimetype{each.media_type}".encode() in data[:200]]
-    found += [format for member, format in _ZIP_MEMBERS if member.encode() in data]
+    found += [format for member, format in _ZIP_MEMBERS.items() if member.encode() in data]
     if named is not None and (named in found or (not found and named.container is Container.ZIP)):
         return named
     if found:
@@ -257,12 +245,7 @@ def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
         raise EncryptedFile(f"cannot read {path}", "it is encrypted", "remove its password")
     if named is not None and named.container is Container.OLE:
         return named
-    for stream, suffix in (
-        ("WordDocument", ".doc"),
-        ("Workbook", ".xls"),
-        ("PowerPoint Document", ".ppt"),
-        ("__properties_version1.0", ".msg"),
-    ):
+    for stream, suffix in _OLE_STREAMS.items():
         if stream.encode("utf-16-le") in data:
             return FILE_FORMATS[suffix]
     raise _unsupported(path, "it is not text but a Microsoft compound file", "leave it out")

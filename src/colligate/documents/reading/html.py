@@ -12,14 +12,8 @@ from lxml import html as lxml_html
 
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import superscript_mark
-from colligate.documents.reading.elements import (
-    arrange_tables,
-    clean_xml,
-    drop_furniture,
-    drop_note_marks,
-    mark_boxes,
-    number_items,
-)
+from colligate.documents.reading import elements
+from colligate.documents.reading.elements import clean_xml
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
@@ -34,10 +28,7 @@ _SAVE = "save the page again"
 
 
 def parse_html(source: SourceFile, written: str) -> tuple[str, dict[str, str]]:
-    """Return the body of HTML as Markdown, and what its head says: title, language, date, authors.
-
-    It is read as browsers do, unclosed elements included, and refused if thousands nest.
-    """
+    """Return the body of HTML as Markdown, and its head's title, language, date and authors."""
     _check_attributes(source, written)
     parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
     try:
@@ -57,15 +48,15 @@ def parse_html(source: SourceFile, written: str) -> tuple[str, dict[str, str]]:
     facts = {name: "; ".join(" ".join(each.split()) for each in found[name]) for name in found}
     for head in root.findall("head"):
         root.remove(head)
-    drop_furniture(root)
+    elements.drop_furniture(root)
     etree.strip_tags(root, "mark", "ins")  # marks such as "==" would be put around their text
     etree.strip_elements(root, "rt", "rp", with_tail=False)  # reading aids inside of words
     _write_formulas(root)
-    drop_note_marks(root)
+    elements.drop_note_marks(root)
     _mark_superscripts(root)
-    number_items(root)
-    mark_boxes(root)
-    arrange_tables(root)
+    elements.number_items(root)
+    elements.mark_boxes(root)
+    elements.arrange_tables(root)
     _flatten(root)
     page = clean_xml(etree.tostring(root, method="html", encoding="unicode"))
     return write_markdown(page), facts
@@ -90,7 +81,6 @@ _LINE_END = re.compile(r"[ \t]+$", re.MULTILINE)
 _STATED_DATE = (
     "//meta[@property='article:published_time' or @name='date' or @name='dcterms.date']/@content"
 )
-
 
 _TAG = re.compile(r"<[a-zA-Z]")
 # Possessive, and without an end: a quote that never closes ends a tag here, in linear time.
@@ -162,10 +152,8 @@ def spell_out(math: etree._Element) -> str:
     """Return a formula as one line of text."""
     for element in list(math.iter(etree.Element)):
         kind = etree.QName(element).localname
-        shown = {
-            etree.QName(each).localname: "".join(each.values()[:1])
-            for each in element.iterfind("{*}*/{*}*")
-        }
+        inner = element.iterfind("{*}*/{*}*")
+        shown = {etree.QName(each).localname: "".join(each.values()[:1]) for each in inner}
         if kind in ("msqrt", "rad", "d"):
             element.text = shown.get("begChr", "(") if kind == "d" else "\u221a("
             etree.SubElement(element, "mo").text = shown.get("endChr", ")") if kind == "d" else ")"
@@ -173,8 +161,7 @@ def spell_out(math: etree._Element) -> str:
             element.text = shown.get("chr", "\u222b")
         parts = [part for part in element if not etree.QName(part).localname.endswith("Pr")]
         for mark, part in zip(_MARKS.get(kind, ()), parts, strict=False):
-            text = clean_xml("".join(part.itertext())).strip()
-            if not text:
+            if not (text := clean_xml("".join(part.itertext())).strip()):
                 continue
             plain = len(part) < 2 and _SIMPLE.fullmatch(text)
             opened, closed = ("", "") if plain or mark == " " else ("(", ")")

@@ -98,8 +98,7 @@ def read_latex(source: SourceFile) -> Document:
     """Read a LaTeX file; its title, authors and date are the document's."""
     page = _Page(source.warn)
     text, facts = page.convert(source.text)
-    title = facts.get("title")
-    if title:
+    if title := facts.get("title"):
         by = "\n\n".join(filter(None, (facts.get("authors"), facts.get("date"))))
         text = f"# {title}\n\n{by}\n\n{text}"
     return make_document(source, text if text.strip() else source.text, title=title, metadata=facts)
@@ -125,7 +124,7 @@ class _Page:
             if len(each[6]) <= _LONGEST_MACRO and ("#" not in each[6] or _IS_PLAIN.match(each[0]))
         }
         text = _expand(_MACRO.sub("", text), _RANGES | macros)
-        text = _QUANTITY.sub(_name_unit, text)
+        text = _QUANTITY.sub(lambda each: each[2].replace("{\\", "{").replace("\\", " "), text)
         before, begin, body = text.partition(r"\begin{document}")
         self.rewrite(before if begin else "")  # for its title
         text = self.rewrite(body.partition(r"\end{document}")[0] if begin else before)
@@ -221,10 +220,6 @@ def _expand(text: str, macros: Mapping[str, _Macro]) -> str:
 def _fill(body: str, default: str, use: re.Match[str]) -> str:
     values = use.groups(default)
     return re.sub("#([1-9])", lambda at: "".join(values[int(at[1]) - 1 : int(at[1])]), body)
-
-
-def _name_unit(found: re.Match[str]) -> str:
-    return found[2].replace("{\\", "{").replace("\\", " ")
 
 
 def _compose(accent: re.Match[str]) -> str:

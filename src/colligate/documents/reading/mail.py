@@ -71,17 +71,14 @@ def read_email(source: SourceFile) -> Iterator[Document]:
     metadata = {name.lower(): value for name, value in kept.items() if value}
     metadata |= {"attachments": names} if (names := ", ".join(n for n, _ in parts.files)) else {}
     subject = kept["Subject"] or source.stem
-    tree: Callable[[str, str], Tree]
+    tree: Callable[[str, str], Tree] = partial(text_tree, prose=False)
     shown = [
         _PICTURE.sub(r"\1", parse_html(source, content)[0]) if kind == "text/html" else content
         for kind, content in parts.texts
     ]
     text = "\n\n".join(part for each in shown if (part := each.strip("\n"))) + "\n"
     if any(kind == "text/html" for kind, _ in parts.texts):
-        text = f"# {subject}\n\n{text}"
-        tree = markdown_tree
-    else:
-        tree = partial(text_tree, prose=False)
+        text, tree = f"# {subject}\n\n{text}", markdown_tree
     if text.strip() or not attached:
         yield make_document(source, text, title=subject, metadata=metadata, tree=tree)
     yield from attached
@@ -164,7 +161,9 @@ def _iter_leaves(message: MIMEPart, within: str = "") -> Iterator[tuple[MIMEPart
 
 def _read_files(source: SourceFile, parts: _Parts) -> Iterator[Document]:
     """Yield the documents of the attached files; a warning names each that cannot be read."""
+    own = source.format.media_type
     for number, (name, data) in enumerate(parts.files):
+        title = f"{source.path.name}, attachment {name}"
         path = source.path / re.sub(r"[\\/\x00]", "-", name)
         try:
             if source.depth == _DEEPEST or number >= _MOST_FILES:
@@ -172,13 +171,8 @@ def _read_files(source: SourceFile, parts: _Parts) -> Iterator[Document]:
             format = detect_format(path, data)
             each = SourceFile(path, data, format, source.limits, source.warnings, source.depth + 1)
             for document in read_source(each):
-                kind = document.media_type if document.media_type in SHEETS else None
-                yield replace(
-                    document,
-                    title=f"{source.path.name}, attachment {name}",
-                    source=str(source.path),
-                    media_type=kind or source.format.media_type,
-                )
+                kind = document.media_type if document.media_type in SHEETS else own
+                yield replace(document, title=title, source=str(source.path), media_type=kind)
         except (ColligateError, ValueError) as error:
             why = error.why if isinstance(error, ColligateError) else error
             source.warn(f"the attachment {name} is not read: {why}")
@@ -237,9 +231,8 @@ def read_calendar(source: SourceFile) -> Document:
     """Read the events and tasks of a calendar."""
     tree = partial(text_tree, prose=False)
     text = _write_events(replace(source, data=_FOLD.sub(b"", source.data)).text)
-    return make_document(
-        source, text if text.strip() else source.text, tree=tree, title=source.stem
-    )
+    text = text if text.strip() else source.text
+    return make_document(source, text, tree=tree, title=source.stem)
 
 
 def _write_events(text: str) -> str:

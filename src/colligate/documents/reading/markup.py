@@ -28,8 +28,7 @@ def read_epub(source: SourceFile) -> Document:
     locked = {unquote(each) for each in archive.parse("META-INF/encryption.xml").xpath("//@URI")}
     chapters = []
     for listed in package.iterfind("{*}spine/{*}itemref"):
-        item = items.get(listed.get("idref"))
-        if item is None:
+        if (item := items.get(listed.get("idref"))) is None:
             source.warn(f"it lists a chapter that it does not have: {listed.get('idref')}")
         if item is None or "nav" in item.get("properties", "").split():
             continue
@@ -74,13 +73,11 @@ def _join(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
 
 
-# DOC, PPT, MSG
-
 _FACTS = ("title", "subject", "authors", "created_at", "modified_at", "language")
 
 
 def read_legacy(source: SourceFile) -> Document:
-    """Read a file of an older Microsoft program by xberg."""
+    """Read a file of an older Microsoft program (DOC, PPT, MSG) by xberg."""
     import xberg
 
     given = xberg.ExtractInput(kind="bytes", bytes=source.data, mime_type=source.format.media_type)

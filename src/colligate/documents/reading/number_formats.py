@@ -73,14 +73,11 @@ def _find_digits(code: str) -> re.Match[str] | None:
 
 
 _LONGEST = 255  # characters of a format, as Excel has it
-_KEPT = 4  # decimals that a format would round away
+_KEPT = 4  # decimals that a format would round away: 12.5%, not 13%
 
 
 def show_number(value: str, form: str, day_zero: datetime) -> str:
-    """Return a number as its format shows it; a date in ISO 8601.
-
-    Decimals that a person has typed are kept where the format rounds them: 12.5%, not 13%.
-    """
+    """Return a number as its format shows it; a date in ISO 8601."""
     try:
         number = float(value)
     except ValueError:

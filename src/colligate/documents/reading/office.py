@@ -119,17 +119,9 @@ def attr(element: etree._Element | None, name: str = "val") -> str:
     return next((value for key, value in found if key.rpartition("}")[2] == name), "")
 
 
-_PROPERTIES = {
-    "title": "title",
-    "creator": "authors",
-    "initial-creator": "authors",
-    "subject": "subject",
-    "language": "language",
-    "created": "created_at",
-    "creation-date": "created_at",
-    "date": "modified_at",
-    "modified": "modified_at",
-}
+_PROPERTIES = {"title": "title", "creator": "authors", "initial-creator": "authors"}
+_PROPERTIES |= {"subject": "subject", "language": "language", "created": "created_at"}
+_PROPERTIES |= {"creation-date": "created_at", "date": "modified_at", "modified": "modified_at"}
 _NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
 
 
@@ -152,10 +144,8 @@ def warn_of_parts(source: SourceFile, members: Iterable[str]) -> None:
     """Warn of the parts of a file that are not read."""
     names = tuple(members)
     for folder, charts in _NOT_READ.items():  # a chart embeds the sheet of its figures
-        counts = (
-            sum(name.startswith(each) for name in names) for each in (folder, f"{charts}chart")
-        )
-        if next(counts) > next(counts):
+        embedded = sum(name.startswith(folder) for name in names)
+        if embedded > sum(name.startswith(f"{charts}chart") for name in names):
             source.warn("embedded files are not read")
 
 
@@ -209,8 +199,6 @@ def _read_chart(chart: etree._Element) -> list[list[str]]:
     return [head, *shown] if shown else []
 
 
-# Elements of other formats as HTML's
-
 _Names = Mapping[str, str]
 
 
@@ -263,8 +251,7 @@ def read_pptx(source: SourceFile) -> Document:
 
 
 def _write_slide(archive: Archive, name: str, slide: etree._Element) -> str:
-    tree = slide.find(".//{*}spTree")
-    if tree is None:
+    if (tree := slide.find(".//{*}spTree")) is None:
         return ""
     for shown, table in iter_graphics(archive, name, tree):
         shown.append(table)
@@ -313,9 +300,8 @@ def _iter_remarks(archive: Archive, name: str) -> Iterator[str]:
                     yield from (f"[Speaker's notes] {line}" for line in lines if line)
         elif part.startswith("ppt/comments/"):
             for each in archive.parse(part).iter("{*}cm", "{*}reply"):
-                said = each.findtext("{*}text") or "".join(
-                    map(_text_of, each.iterfind("{*}txBody"))
-                )
+                body = map(_text_of, each.iterfind("{*}txBody"))
+                said = each.findtext("{*}text") or "".join(body)
                 author = authors.get(each.get("authorId"), "")
                 yield f"{label_comment(author)} {' '.join(said.split())}"
 

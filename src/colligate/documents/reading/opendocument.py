@@ -5,13 +5,8 @@ from __future__ import annotations
 from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
-from colligate.documents.reading.elements import (
-    PAGE,
-    join_pieces,
-    label_comment,
-    put_below,
-    read_integer,
-)
+from colligate.documents.reading import elements
+from colligate.documents.reading.elements import PAGE, put_below, read_integer
 from colligate.documents.reading.html import parse_html, spell_out
 from colligate.documents.reading.numbers import format_number
 from colligate.documents.reading.office import Archive, attr, read_properties, to_html
@@ -59,7 +54,7 @@ def _place_notes(body: etree._Element) -> None:
         note = element.find("{*}note-body")
         label = f"[Note {element.findtext('{*}note-citation') or '*'}]"
         if note is None:
-            label = label_comment(element.findtext("{*}creator") or "")
+            label = elements.label_comment(element.findtext("{*}creator") or "")
         lines = (element if note is None else note).iter("{*}p", "{*}h")
         text = " ".join(" ".join(map("".join, map(etree._Element.itertext, lines))).split())
         block = etree.Element("p")
@@ -112,10 +107,7 @@ def _strike_out(line: etree._Element) -> None:
 
 
 def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> None:
-    """Number headings and the items of lists as their styles say.
-
-    Numbers that Markdown does not have stand in the text, and their items are paragraphs.
-    """
+    """Number headings and the items of lists as their styles say."""
     styles = {
         attr(style, "name") or _OUTLINE: {attr(level, "level"): level for level in style}
         for part in parts
@@ -138,12 +130,11 @@ def _number_paragraphs(body: etree._Element, parts: list[etree._Element]) -> Non
         name = _OUTLINE if around is None else names[around]
         lists = sum(1 for _ in element.iterancestors("{*}list"))
         level = lists or read_integer(attr(element, "outline-level"), 1)
-        label, number = _next_number(
-            styles.get(name, {}), counts.setdefault(name, {}), level, element
-        )
+        levels, counted = styles.get(name, {}), counts.setdefault(name, {})
+        label, number = _next_number(levels, counted, level, element)
         if around is not None and line.tag.endswith("}p") and (number or not label):
             items.append((element, around, number))
-        elif label:
+        elif label:  # Markdown does not have it: it stands in the text, and its item is a paragraph
             line.text = f"{label} {line.text or ''}"
     for item, around, number in items:
         item.tag, around.tag = "li", "ol" if number else "ul"
@@ -164,9 +155,8 @@ def _next_number(
     style = levels.get(str(level))
     if style is None or attr(item, "is-list-header") == "true":
         return "", 0
-    start = attr(item, "start-value") or (
-        "" if level in counts else attr(style, "start-value") or "1"
-    )
+    first = "" if level in counts else attr(style, "start-value") or "1"
+    start = attr(item, "start-value") or first
     counts[level] = read_integer(start, counts.get(level, 0) + 1)
     for deeper in [each for each in counts if each > level]:
         del counts[deeper]
@@ -218,7 +208,7 @@ def _add_page_headers(body: etree._Element, styles: etree._Element) -> None:
             for each in part.iter("{*}tab"):
                 each.text = "\t"
             lines = map("".join, map(etree._Element.itertext, part.iter("{*}p")))
-            if text := join_pieces("\t".join(lines)):
+            if text := elements.join_pieces("\t".join(lines)):
                 found[f"[Page {kind}] {text}"] = None
     for text in found:
         etree.SubElement(body, "p").text = text

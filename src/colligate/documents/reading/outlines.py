@@ -50,8 +50,7 @@ class _Pages:
         """Return the document, under its title if its head states one."""
         self._add_block("")
         text = "\n\n".join(self._parts) + "\n"
-        title = self.facts.pop("title", None)
-        if title:
+        if title := self.facts.pop("title", None):
             by = "\n\n".join(filter(None, map(self.facts.get, ("author", "authors", "date"))))
             text = f"# {title}\n\n{by}\n\n{text}"
         text = text if text.strip() else source.text  # nothing but comments
@@ -67,8 +66,6 @@ class _Pages:
             text = found.sub(new, text)
         return text
 
-
-# Org
 
 _ORG_INLINE = [
     (r"\[\[([^\[\]\n]{1,2000})\]\[([^\[\]\n]{1,2000})\]\]", r"[\2](\1)"),
@@ -125,8 +122,6 @@ def _take_until(lines: Iterator[str], end: str) -> Iterator[str]:
             return
         yield line
 
-
-# AsciiDoc
 
 _ADOC_INLINE = [
     (r"(?:link:|xref:)([^\s\[\]]{1,2000})\[([^\[\]\n]{1,2000})\]", r"[\2](\1)"),
@@ -200,13 +195,10 @@ def read_asciidoc(source: SourceFile) -> Document:
 
 
 def _add_cells(pages: _Pages, lines: Sequence[str], given: str) -> None:
-    """Add a table as wide as its attributes say, else as its first line; a bar begins each cell.
-
-    What has no bars, as values between commas, or cells that span others, stays as it is written.
-    """
+    """Add a table as wide as its attributes say, else as its first line; a bar begins each cell."""
     text = "\n".join(lines).strip()
     cells = [" ".join(cell.replace("\\|", "|").split()) for cell in _ADOC_CELL.split(text)[1:]]
-    if not cells or _ADOC_SPAN.search(text):
+    if not cells or _ADOC_SPAN.search(text):  # values between commas, or cells that span others
         return pages.add_code(lines)
     stated = _ADOC_COLUMNS.search(given)
     first = _ADOC_CELL.findall(text.partition("\n")[0])
@@ -215,8 +207,6 @@ def _add_cells(pages: _Pages, lines: Sequence[str], given: str) -> None:
     width = width or len(first) or 1
     pages.add_table([cells[at : at + width] for at in range(0, len(cells), width)])
 
-
-# reStructuredText
 
 _RST_INLINE = [
     (r"``([^`\n]{1,2000})``", r"`\1`"),
@@ -240,8 +230,7 @@ _RST_DEEPEST = 20
 def read_rst(source: SourceFile) -> Document:
     """Read reStructuredText; its first field list gives author, date and the like."""
     pages = _Pages(_RST_INLINE)
-    styles: list[str] = []
-    _write_rst(pages, source.text.expandtabs(8).splitlines(), styles, source.warn)
+    _write_rst(pages, source.text.expandtabs(8).splitlines(), [], source.warn)
     return pages.make(source)
 
 
@@ -304,8 +293,7 @@ def _write_explicit(
     if (note := _RST_NOTE.match(said)) is not None:
         pages.add_note(note[1], " ".join(" ".join([note[2], *body]).split()))
         return
-    directive = _RST_DIRECTIVE.match(said)
-    if directive is None:
+    if (directive := _RST_DIRECTIVE.match(said)) is None:
         return
     name, argument = directive[1].rpartition(":")[2], directive[2] or ""
     if name in _RST_FILES:
@@ -376,8 +364,7 @@ def _read_columns(table: Sequence[str]) -> list[list[str]]:
             continue
         cells = [line[a:b].strip() for a, b in zip_longest(starts, starts[1:])]
         if rows and not cells[0]:  # it continues the row above
-            cells = [
-                f"{above} {cell}".strip() for above, cell in zip(rows.pop(), cells, strict=True)
-            ]
+            pairs = zip(rows.pop(), cells, strict=True)
+            cells = [f"{above} {cell}".strip() for above, cell in pairs]
         rows.append(cells)
     return rows

@@ -79,14 +79,8 @@ def _parse_record(source: SourceFile, line: bytes, others: list[dict[str, Any]])
     title = " ".join(clean_text(title).split()) if isinstance(title, str) else ""
     name = clean_text(str(given)).strip() if given is not None else ""
     name = name or document_id(title or source.stem, text)
-    return Document(
-        id=name,
-        title=shorten_title(title or name),
-        text=text,
-        tree=markdown_tree(text, name),
-        source=str(source.path),
-        media_type=source.format.media_type,
-    )
+    tree, path, kind = markdown_tree(text, name), str(source.path), source.format.media_type
+    return Document(name, shorten_title(title or name), text, tree, source=path, media_type=kind)
 
 
 _DEEPEST = 50  # values inside values
@@ -94,10 +88,7 @@ _LONGEST_NAME = 60  # characters of a value that names its record
 
 
 def read_json(source: SourceFile) -> Document:
-    """Read a JSON file, such as an exported chat: a paragraph for each object, its values by name.
-
-    What is no JSON is plain text.
-    """
+    """Read JSON, such as an exported chat, object by object; what is no JSON is plain text."""
     try:
         value = parse_json(source.text.encode())
     except ValueError:
@@ -221,11 +212,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object that a line of JSON holds.
-
-    Raises:
-        ValueError: it is not a JSON object; the message says why.
-    """
+    """Return the object that a line of JSON holds; raise a ValueError that says why if none."""
     value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")

@@ -181,7 +181,7 @@ class _RtfReader:
                     repeats = self._state.repeated
                     continue
                 elif fresh and (starred or word in _SPECIAL):
-                    self._begin_apart(word, starred)
+                    self._begin_apart(word)
                 else:
                     self._control(word, number)
             elif sign == "*":
@@ -226,7 +226,7 @@ class _RtfReader:
         written = f"<sup>{written}</sup>" if state.raised else written
         state.into.append(f"<s>{written}</s>" if state.struck else written)
 
-    def _begin_apart(self, word: str, starred: bool) -> None:
+    def _begin_apart(self, word: str) -> None:
         """Begin a group that is read apart, or not at all."""
         known = word in _APART.split() or word in _STARRED.split()
         self._warnings |= {_NOT_READ[word]: None} if word in _NOT_READ else {}

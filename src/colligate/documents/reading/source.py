@@ -20,14 +20,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
 from colligate.documents.tree import Tree, shorten_title
-from colligate.errors import (
-    ColligateError,
-    MissingPath,
-    NoText,
-    ReadingError,
-    TooLarge,
-    UnsupportedFormat,
-)
+from colligate.errors import MissingPath, NoText, ReadingError, TooLarge, UnsupportedFormat
 
 E = TypeVar("E", bound=ReadingError)
 _MEBIBYTE = 1 << 20
@@ -65,17 +58,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A loaded file: its bytes, its format, and the warnings collected while it is read.
-
-    `depth` counts the files that it is attached to.
-    """
+    """A loaded file: its bytes, its format, and the warnings collected while it is read."""
 
     path: Path
     data: bytes
     format: FileFormat = TEXT
     limits: Limits = field(default_factory=Limits)
     warnings: list[str] = field(default_factory=list)
-    depth: int = 0
+    depth: int = 0  # how many files it is attached to, each to the next
 
     @property
     def stem(self) -> str:
@@ -151,9 +141,7 @@ def make_document(
 def _find_top_heading(tree: Tree) -> str | None:
     """Return the first heading's text if it is the only one of the highest level."""
     sections = [section for section in tree.sections if not section.synthetic]
-    if not sections:
-        return None
-    highest = min(section.level for section in sections)
+    highest = min((section.level for section in sections), default=0)
     tops = [section for section in sections if section.level == highest]
     return tops[0].title if len(tops) == 1 and tops[0] is sections[0] else None
 
@@ -226,10 +214,8 @@ def document_id(stem: str, text: str) -> str:
     >>> document_id("Annual Report (2023)", "")
     'annual-report-2023-e3b0c44298'
     """
-    slug = re.sub(r"(?:[^\w.]|_)+", "-", unicodedata.normalize("NFC", stem.lower()))[
-        :_STEM_LENGTH
-    ].strip("-.")
-    return f"{slug or 'document'}-{digest(text)[:10]}"
+    slug = re.sub(r"(?:[^\w.]|_)+", "-", unicodedata.normalize("NFC", stem.lower()))
+    return f"{slug[:_STEM_LENGTH].strip('-.') or 'document'}-{digest(text)[:10]}"
 
 
 def stem_of(path: Path) -> str:
@@ -245,10 +231,7 @@ def compose(path: Path) -> Path:
 
 
 def find_path(given: str | Path) -> Path:
-    """Return the path that is meant: with its home, and its letters composed as those on disk.
-
-    Names are typed with composed letters, and macOS writes them decomposed.
-    """
+    """Return the path that is meant: with its home, and its letters composed as those on disk."""
     path = Path(given)
     with suppress(OSError, ValueError):  # no file can have this name
         if path.exists():
@@ -259,7 +242,7 @@ def find_path(given: str | Path) -> Path:
         found = Path(path.anchor)
         for part in path.parts[bool(path.anchor) :]:
             step = found / part
-            if not step.exists():
+            if not step.exists():  # macOS writes names decomposed, people do not
                 step = next((p for p in found.iterdir() if compose(p) == compose(step)), step)
             found = step
         return found
@@ -309,7 +292,7 @@ def require_regular(path: Path, state: os.stat_result) -> None:
         raise UnsupportedFormat(f"cannot read {path}", why, "name a file")
 
 
-def os_error(path: Path, error: OSError) -> ColligateError:
+def os_error(path: Path, error: OSError) -> MissingPath | ReadingError:
     """Return our error for one of the operating system's about a path."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingPath(f"no such file or folder: {path}", "", "check the path")

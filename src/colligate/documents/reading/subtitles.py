@@ -106,11 +106,8 @@ def _write_paragraphs(cues: Iterable[_Cue], voices: Container[str]) -> Iterator[
             said = _SPEAKER.match(line)
             name = said[1] if said and (ended or said[1] in voices) else speaker
             late = cue.start - begun
-            if words and (
-                name != speaker
-                or (late >= _LONG and (ended or cue.start - end >= _PAUSE))
-                or late >= _LONGEST
-            ):
+            may_end = late >= _LONG and (ended or cue.start - end >= _PAUSE)
+            if words and (name != speaker or may_end or late >= _LONGEST):
                 yield f"[{_clock(begun)}] {' '.join(words)}"
                 words = []
             if not words:

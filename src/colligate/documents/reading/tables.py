@@ -35,13 +35,10 @@ Merged = Mapping[int, Sequence[tuple[int, int, int]]]
 
 @dataclass(slots=True)
 class Sheets:
-    """The text of sheets: titles, tables and notes in their order.
-
-    `rows` has for each table the number of the row that its head is, or would be, in its sheet.
-    """
+    """The text of sheets: titles, tables and notes in their order."""
 
     text: list[str] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)  # of each table: where its head is, or would be
 
     def add(self, rows: Iterable[Row], name: str = "", merged: Merged | None = None) -> None:
         """Add a sheet by its rows with text."""
@@ -174,8 +171,7 @@ class _Sheet:
         width, most = _width(row), max(table.width, len(table.head))
         if _left(row) < table.left or width > most:
             return False
-        is_head = _is_head(row, kinds)
-        if is_head is None:
+        if (is_head := _is_head(row, kinds)) is None:
             is_head = _is_head(row, table.kinds)
         return width == most and not top if is_head is None else not is_head
 
@@ -291,10 +287,8 @@ def _kinds(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _is_head(row: Sequence[str], kinds: Sequence[str]) -> bool | None:
-    """Report whether a row names columns with these kinds of cells; None if words are all there is.
-
-    A head has other cells than its columns, or figures in even steps (36, 37, 38).
-    """
+    """Report whether a row names columns with these kinds of cells: by other cells than theirs, or
+    figures in even steps (36, 37, 38). None if words are all there is."""
     compared = [
         (cell, _kind(cell) == kind)
         for cell, kind in zip(row, kinds, strict=False)
@@ -305,9 +299,8 @@ def _is_head(row: Sequence[str], kinds: Sequence[str]) -> bool | None:
     alike = [cell for cell, same in compared if same]
     if 2 * len(alike) < len(compared):
         return True
-    steps = (
-        {b - a for a, b in pairwise(map(int, alike))} if all(map(str.isdecimal, alike)) else set()
-    )
+    numbers = map(int, alike) if all(map(str.isdecimal, alike)) else ()
+    steps = {b - a for a, b in pairwise(numbers)}
     return len(alike) > 2 and len(steps) == 1 and steps != {0}
 
 
@@ -333,9 +326,7 @@ _FEWEST_WORDS = 4
 
 def find_prose(text: str) -> str:
     """Return what of the text of sheets tells its language: titles, heads and cells of some words.
-
-    The rest is names and codes, and a list of names is in no language.
-    """
+    The rest is names and codes, and a list of names is in no language."""
     lines = text[:_SAMPLE].split("\n")
     kept: list[str] = []
     for line, below in pairwise([*lines, ""]):
@@ -345,8 +336,6 @@ def find_prose(text: str) -> str:
             kept.append(line)
     return "\n".join(kept)
 
-
-# Separated values
 
 _TABS = "text/tab-separated-values"
 _SEPARATORS = "\t;|,"  # a comma is the likeliest inside of cells
@@ -394,10 +383,8 @@ _QUOTING += [{"escapechar": "\\"}, {"quoting": csv.QUOTE_NONE}]
 
 
 def _find_quoting(text: str, separator: str) -> dict[str, Any]:
-    """Return how cells are quoted, as options of the parser: as most rows get the same length.
-
-    Rows may leave out cells, so what is no fault of the usual way is no sign of most others.
-    """
+    """Return how cells are quoted, as options of the parser: as most rows get the same length. Rows
+    may leave out cells, so what is no fault of the usual way is no sign of most others."""
     if '"' not in text:
         return {}
     ways = _QUOTING
@@ -455,7 +442,6 @@ def table_tree(text: str, document_id: str) -> Tree:
             builder.add_heading(block.start(), block.end(), 2, title)
             basis = Basis.MARKUP
         else:
-            builder.add_block(
-                Kind.PARAGRAPH if block["table"] is None else Kind.TABLE, block.start()
-            )
+            kind = Kind.PARAGRAPH if block["table"] is None else Kind.TABLE
+            builder.add_block(kind, block.start())
     return builder.build(Structure(1.0, basis))

@@ -98,11 +98,7 @@ def _find_title(text: str) -> str | None:
 
 
 def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
-    """Return the tree of a plain text: paragraphs and list items, under sections if it has any.
-
-    As in a Markdown tree, text before the first heading goes into a synthetic introduction,
-    and so does text between the document's title and the first section.
-    """
+    """Return the tree of a plain text: paragraphs and list items, under sections if it has any."""
     blocks = _split_blocks(text)
     headings = _find_headings(text, blocks) if prose else []
     builder = OutlineBuilder(text, document_id, [level for _, level in headings])
@@ -189,8 +185,6 @@ def _iter_after(lines: _Block, place: int) -> Iterator[_Line]:
             yield _Line(line.end - len(rest), rest, line.indent)
 
 
-# Headings
-
 _FEWEST = 2  # a single heading is as likely a chance line
 _WIDEST = 120
 
@@ -210,17 +204,14 @@ _Number = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A heading, perhaps: underlined by a `rule`, or with a `number`, or on its own.
-
-    What has a number and is not `titled` is a numbered paragraph.
-    """
+    """A heading, perhaps: underlined by a `rule`, or with a `number`, or on its own."""
 
     block: int
     start: int
     end: int
     title: str
     number: _Number = ()
-    titled: bool = True
+    titled: bool = True  # else it is the number of a paragraph
     rule: str = ""
 
 
@@ -355,11 +346,7 @@ def _follows(previous: _Number, number: _Number) -> bool:
 
 
 def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int]]:
-    """Yield headings with levels: the title, then lines alone or underlined, then numbers by depth.
-
-    Numbers that begin directly below a heading without a number belong to it; otherwise they are
-    on its level.
-    """
+    """Yield headings with levels: the title, lines alone or underlined, then numbers by depth."""
     titled = kept[0].block == 0 and not kept[0].number
     top = 2 if titled else 1
     rules: list[str] = []
@@ -368,7 +355,7 @@ def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int
     for i, c in enumerate(kept):
         if c.number:
             if before is not None and not before.number and before.block >= c.block - 1:
-                base = level
+                base = level  # they belong to the heading right above, else they are on its level
             level = base + len(c.number)
         elif i == 0 and titled:
             level = 1
@@ -378,8 +365,7 @@ def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int
             level = top + (rules.index(c.rule) if c.rule in rules else 0)
             base = top - 1
         else:
-            level = top
-            base = top - 1
+            level, base = top, top - 1
         yield c, level
         before = c
 

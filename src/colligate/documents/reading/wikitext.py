@@ -204,8 +204,5 @@ def _read_cells(node: nodes.Tag) -> list[str]:
 
 
 def _find_tags(node: nodes.Tag, *names: str) -> list[nodes.Tag]:
-    return [
-        child
-        for child in node.contents.nodes
-        if isinstance(child, nodes.Tag) and child.tag in names
-    ]
+    tags = (child for child in node.contents.nodes if isinstance(child, nodes.Tag))
+    return [child for child in tags if child.tag in names]

@@ -14,41 +14,21 @@ from collections.abc import Callable, Iterator
 from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
-from colligate.documents.reading.elements import (
-    PAGE,
-    PAGE_FIELD,
-    join_pieces,
-    label_comment,
-    put_below,
-    read_integer,
-)
+from colligate.documents.reading import elements, office
+from colligate.documents.reading.elements import PAGE, PAGE_FIELD, put_below, read_integer
 from colligate.documents.reading.html import parse_html, spell_out
 from colligate.documents.reading.numbers import format_number
-from colligate.documents.reading.office import (
-    CORE,
-    DAMAGED,
-    Archive,
-    attr,
-    iter_graphics,
-    read_properties,
-    warn_of_parts,
-)
+from colligate.documents.reading.office import Archive, attr
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
 # Styles that mammoth's own map lacks. "List Bullet 2" is the second level of a list.
-_STYLES = "\n".join(
-    [
-        "p[style-name='Title'] => h1.title:fresh",
-        *(f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)),
-        *(
-            f"p[style-name='List {kind} {n}'] => "
-            + " > ".join(["ul|ol > li"] * (n - 1))
-            + f" > {tag} > li:fresh"
-            for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
-            for n in (2, 3, 4, 5)
-        ),
-    ]
+_STYLES = "p[style-name='Title'] => h1.title:fresh"
+_STYLES += "".join(f"\np[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9))
+_STYLES += "".join(
+    f"\np[style-name='List {kind} {n}'] => {'ul|ol > li > ' * (n - 1)}{tag} > li:fresh"
+    for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
+    for n in (2, 3, 4, 5)
 )
 _TITLE = re.compile(r'<h1 class="title">(.*?)</h1>')
 _HEADING = re.compile(r"^(?=#{1,5} )", re.MULTILINE)
@@ -63,14 +43,13 @@ def read_docx(source: SourceFile) -> Document:
     import mammoth  # type: ignore[import-untyped]
 
     archive = Archive(source)
-    warn_of_parts(source, archive.names)
+    office.warn_of_parts(source, archive.names)
     try:
-        converted = mammoth.convert_to_html(
-            _prepare(source, archive), style_map=_STYLES, convert_image=lambda _: []
-        )
+        prepared = _prepare(source, archive)
+        converted = mammoth.convert_to_html(prepared, style_map=_STYLES, convert_image=lambda _: [])
     except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
-        raise source.error(CorruptFile, f"it is damaged ({error})", DAMAGED) from error
-    metadata = read_properties(archive.parse(CORE))
+        raise source.error(CorruptFile, f"it is damaged ({error})", office.DAMAGED) from error
+    metadata = office.read_properties(archive.parse(office.CORE))
     written = _NUMBER.sub(r"\1. ", _ITEM.sub(r' value="\1">', converted.value))
     text, _ = parse_html(source, written)
     titles = _TITLE.findall(written)
@@ -116,7 +95,7 @@ class _Body:
     def complete(self) -> None:
         """Write all that mammoth leaves out as paragraphs."""
         self._settle_text()
-        for shown, block in iter_graphics(self._archive, _MAIN, self._body, self._space):
+        for shown, block in office.iter_graphics(self._archive, _MAIN, self._body, self._space):
             put_below(shown, block, self._last)
         self._place_boxes()
         _Numbering(self._archive).write(self._body, self._make)
@@ -182,7 +161,7 @@ class _Body:
                 note = notes.pop(attr(mark, "id"), None)
                 label = f"[Note {format_number(number, form)}]"
                 if note is not None and not form:
-                    label = label_comment(attr(note, "author"))
+                    label = elements.label_comment(attr(note, "author"))
                 if note is not None and (text := _read_text(note)):
                     put_below(mark, self._make("p", f"{label} {text}"), self._last)
                 if attr(mark, "customMarkFollows") in ("1", "true", "on"):
@@ -211,7 +190,7 @@ def _is_on(element: etree._Element | None) -> bool:
 def _read_text(part: etree._Element) -> str:
     """Return the text of a note or of a page's header in one line, without numbers of pages."""
     etree.strip_elements(part, "{*}Fallback", with_tail=False)
-    return join_pieces("".join(_iter_text(part)))
+    return elements.join_pieces("".join(_iter_text(part)))
 
 
 def _iter_text(part: etree._Element) -> Iterator[str]:
@@ -227,9 +206,6 @@ def _iter_text(part: etree._Element) -> Iterator[str]:
 
 _TEXTS = ("t", "p", "tab", "ptab", "br", "instrText", "fldSimple")
 
-
-# Automatic numbers
-
 _FORMS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _FORMS |= dict.fromkeys(("chineseCounting", "chineseCountingThousand", "japaneseCounting"), "一")
 _SIMPLE = re.compile(r"%\d[.)]")  # what Markdown has for the items of a list
@@ -243,25 +219,18 @@ class _Numbering:
 
     def __init__(self, archive: Archive) -> None:
         numbering = archive.parse("word/numbering.xml")
-        self._styles = {
-            attr(each, "styleId"): each
-            for each in archive.parse("word/styles.xml").iter("{*}style")
-        }
-        self._kinds = {
-            attr(each, "abstractNumId"): each for each in numbering.iterfind("{*}abstractNum")
-        }
+        styles = archive.parse("word/styles.xml").iter("{*}style")
+        self._styles = {attr(each, "styleId"): each for each in styles}
+        kinds = numbering.iterfind("{*}abstractNum")
+        self._kinds = {attr(each, "abstractNumId"): each for each in kinds}
         self._lists = {attr(each, "numId"): each for each in numbering.iterfind("{*}num")}
         self._counts: dict[str, dict[int, int]] = {}  # by the kind of list, then the level
         self._begun: set[str] = set()
-
         self._levels: dict[str, dict[int, etree._Element]] = {}  # by the list
         self._inherited: dict[str, tuple[str, str]] = {}  # list and level by the style
 
     def write(self, body: etree._Element, make: Callable[[str, str], etree._Element]) -> None:
-        """Put the number of each paragraph before its text.
-
-        Items of simple lists stay such, with a mark of their number.
-        """
+        """Put the number of each paragraph before its text."""
         space = f"{{{etree.QName(body).namespace}}}"
         for properties in list(body.iter(f"{space}pPr")):
             paragraph = properties.getparent()
@@ -273,7 +242,7 @@ class _Numbering:
                 continue
             name = attr(self._styles[style].find("{*}name")) if style in self._styles else ""
             if number and not name.lower().startswith(("heading", "title")):
-                properties.addnext(make("r", f"\ue000{number}\ue000"))
+                properties.addnext(make("r", f"\ue000{number}\ue000"))  # it stays an item of a list
                 continue
             properties.addnext(make("r", f"{label} "))
             etree.strip_elements(properties, "{*}numPr")

@@ -55,9 +55,8 @@ class _Grid:
             self.hidden |= {f"column {_name(n)}": None for n in cells if left <= n <= right}
         for column, text in cells.items() if self.links else ():
             address = self.links.get((number, column), text)
-            cells[column] = (
-                text if address.removeprefix("mailto:") in text else f"{text} ({address})"
-            )
+            is_shown = address.removeprefix("mailto:") in text
+            cells[column] = text if is_shown else f"{text} ({address})"
         for column, (last, text) in [*self._going.items()] if cells and self._going else ():
             if number > last or self._allowed < 0:
                 del self._going[column]
@@ -116,9 +115,6 @@ def _name(column: int) -> str:
         letters = chr(ord("A") + letter) + letters
         column -= 1
     return letters
-
-
-# XLSX
 
 
 def read_xlsx(source: SourceFile) -> Document:
@@ -189,9 +185,8 @@ class _CellReader:
         self.blank = 0
         self._strings = [_join_text(each) for each in archive.iterate("xl/sharedStrings.xml", "si")]
         styles = archive.parse("xl/styles.xml")
-        own = {
-            each.get("numFmtId"): each.get("formatCode", "") for each in styles.iter("{*}numFmt")
-        }
+        forms = styles.iter("{*}numFmt")
+        own = {each.get("numFmtId"): each.get("formatCode", "") for each in forms}
         used = styles.findall(".//{*}cellXfs/{*}xf")
         numbers = [each.get("numFmtId", "") for each in used]
         self._formats = [own.get(n) or KNOWN_FORMATS.get(_int(n), "") for n in numbers]
@@ -281,9 +276,6 @@ def _strike(text: str, mark: str = _STRUCK) -> str:
     return text.replace(bare, f"{mark}{bare}{mark}", 1) if (bare := text.strip()) else text
 
 
-# XLS
-
-
 def read_xls(source: SourceFile) -> Document:
     """Read a workbook of Excel 97 to 2003."""
     import xlrd
@@ -295,9 +287,8 @@ def read_xls(source: SourceFile) -> Document:
     except Exception as error:  # xlrd lets whatever damaged records raise through
         if "encrypt" in str(error):
             raise source.error(EncryptedFile, "it is encrypted", "remove its password") from error
-        raise source.error(
-            CorruptFile, f"it is damaged ({error})"[:200], "save it again"
-        ) from error
+        why = f"it is damaged ({error})"[:200]
+        raise source.error(CorruptFile, why, "save it again") from error
     workbook = _Workbook(source)
     for sheet in book.sheets():
         grid = _Grid(source.limits.text_bytes)
@@ -334,9 +325,6 @@ def _iter_xls_rows(book: Any, sheet: Any, grid: _Grid) -> Iterator[Row]:
         if cells or number + 1 in grid.notes:
             info = sheet.rowinfo_map.get(number)
             yield grid.place(number + 1, cells, is_hidden=bool(info and info.hidden))
-
-
-# OpenDocument, and the XML of Excel 2003
 
 
 def read_ods(source: SourceFile) -> Document:
@@ -385,8 +373,7 @@ def _iter_ods(table: etree._Element, grid: _Grid) -> Iterator[Row]:
             column += count
         count = _int(attr(row, "number-rows-repeated")) or 1
         if cells or number in grid.notes:
-            is_hidden = attr(row, "visibility") in _HIDDEN
-            _, shown = grid.place(number, cells, is_hidden=is_hidden)
+            _, shown = grid.place(number, cells, is_hidden=attr(row, "visibility") in _HIDDEN)
             for repeated in range(min(count, WIDEST_GAP)):
                 yield number + repeated, shown
         number += count
@@ -454,5 +441,4 @@ def _iter_xml_rows(sheet: etree._Element, grid: _Grid, forms: dict[str, str]) ->
                 grid.merged.setdefault(number, []).append((column, column + right, number + down))
             column += right
         if cells or number in grid.notes:
-            is_hidden = attr(row, "Hidden") in _TRUE
-            yield grid.place(number, cells, is_hidden=is_hidden)
+            yield grid.place(number, cells, is_hidden=attr(row, "Hidden") in _TRUE)

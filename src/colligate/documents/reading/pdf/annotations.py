@@ -58,16 +58,13 @@ def find_marks(document: PdfDocument, page: PdfPage) -> Iterator[Mark]:
             continue
         left = box.right + size if chosen else _find_label(words, box, size) - 1.4 * size
         down = 0.9 * size
-        yield Mark(
-            text,
-            size,
-            (
-                (1, 0, 0, 1, left, box.top - down),
-                (0, 1, -1, 0, box.left + down, box.bottom),
-                (-1, 0, 0, -1, box.right, box.bottom + down),
-                (0, -1, 1, 0, box.right - down, box.top),
-            )[turn],
-        )
+        matrix = (
+            (1, 0, 0, 1, left, box.top - down),
+            (0, 1, -1, 0, box.left + down, box.bottom),
+            (-1, 0, 0, -1, box.right, box.bottom + down),
+            (0, -1, 1, 0, box.right - down, box.top),
+        )[turn]
+        yield Mark(text, size, matrix)
 
 
 def find_typed(page: PdfPage) -> Iterator[Mark]:

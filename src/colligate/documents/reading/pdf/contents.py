@@ -11,21 +11,9 @@ from itertools import pairwise
 
 from rapidfuzz import fuzz
 
-from colligate.documents.reading.pdf.layout import (
-    PageLayout,
-    PdfBlock,
-    PdfLine,
-    clean_line,
-    select_rising,
-)
-from colligate.documents.reading.pdf.numbering import (
-    HeadingNumber,
-    ListedHeading,
-    assign_levels,
-    roman_value,
-    split_number,
-    title_key,
-)
+from colligate.documents.reading.pdf import layout, numbering
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
+from colligate.documents.reading.pdf.numbering import split_number, title_key
 from colligate.documents.tree import Basis
 
 
@@ -115,7 +103,7 @@ def _read_row(line: PdfLine) -> ContentsEntry:
         title, printed, leader = match["title"], match["page"], False
     else:
         title, printed, leader = text, "", False
-    title = clean_line(_LEADER.sub(" ", title)) if leader else title
+    title = layout.clean_line(_LEADER.sub(" ", title)) if leader else title
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
@@ -139,7 +127,7 @@ def _is_ascending(rows: Sequence[ContentsEntry]) -> bool:
 
 def _parse_page(printed: str) -> int | None:
     """Return the value of a plain page number, Arabic or Roman."""
-    return int(printed) if printed.isdigit() else roman_value(printed)
+    return int(printed) if printed.isdigit() else numbering.roman_value(printed)
 
 
 _LONGEST_KEY = 150  # characters of a line that may be a title
@@ -174,21 +162,15 @@ def _make_entries(rows: Sequence[ContentsEntry]) -> list[ContentsEntry]:
             if part is not None and part.rank is not None and len(early.title) < 120:
                 found.append(early)
         found.append(row)
-    levels = assign_levels(
-        ListedHeading(
-            split_number(row.title)[0],
-            indent=row.line.x,
-            strong=row.line.bold,
-            matter=title_key(row.title) in _BACK_AND_FRONT,
-        )
-        for row in found
-    )
+    listed = []
+    for row in found:
+        number, matter = split_number(row.title)[0], title_key(row.title) in _BACK_AND_FRONT
+        listed.append(numbering.ListedHeading(number, row.line.x, row.line.bold, matter))
+    levels = numbering.assign_levels(listed)
     return [replace(row, level=level) for row, level in zip(found, levels, strict=True)]
 
 
-def find_target_pages(
-    entries: Sequence[ContentsEntry], by_page: Sequence[Sequence[PlacedLine]]
-) -> list[WantedTitle]:
+def find_target_pages(entries: Sequence[ContentsEntry], by_page: LinesByPage) -> list[WantedTitle]:
     """Return the titles of a contents list with the pages that they point to, where known.
 
     Printed numbers and pages have one constant difference, Roman numerals their own: the one that
@@ -215,9 +197,6 @@ def find_target_pages(
     return [WantedTitle(each.title, each.level, found.get(each.printed)) for each in entries]
 
 
-# Find the lines that carry listed titles.
-
-
 @dataclass(slots=True, eq=False)
 class PlacedLine:
     """A line in its block, with the keys that are compared with titles."""
@@ -225,10 +204,13 @@ class PlacedLine:
     block: PdfBlock
     line: PdfLine
     key: str
-    number: HeadingNumber | None
+    number: numbering.HeadingNumber | None
     bare: str  # the key without the number
     order: int  # in reading order, through the document
     first: bool  # of its block
+
+
+LinesByPage = Sequence[Sequence[PlacedLine]]
 
 
 @dataclass(slots=True, eq=False)
@@ -252,10 +234,8 @@ class WantedTitle:
 def find_lines(
     pages: Sequence[PageLayout], left_out: Mapping[int, Sequence[tuple[float, float]]]
 ) -> list[list[PlacedLine]]:
-    """Return the lines of each page that may be part of a heading, in reading order.
-
-    `left_out` holds, by page, ranges of y to leave out (the entries of a contents list).
-    """
+    """Return the lines of each page that may be part of a heading, in reading order; `left_out` are
+    ranges of y by page, of a contents list."""
     found: list[list[PlacedLine]] = []
     order = 0
     for i, page in enumerate(pages):
@@ -278,44 +258,36 @@ DEEPEST = 6
 
 
 def find_titles(
-    wanted: Sequence[WantedTitle], by_page: Sequence[Sequence[PlacedLine]], basis: Basis
+    wanted: Sequence[WantedTitle], by_page: LinesByPage, basis: Basis
 ) -> list[PdfHeading]:
-    """Find the lines that carry the wanted titles; each line is used once.
-
-    Titles come in reading order. A title found out of order, or not at all, is searched again
-    between its neighbours.
-    """
+    """Find the lines that carry the wanted titles, in reading order; each line is used once."""
     taken: set[int] = set()
     found: dict[int, list[PlacedLine]] = {}
     for n, want in enumerate(wanted):
         if places := _search_around(want, by_page, taken):
             found[n] = places
             taken.update(place.order for place in places)
-    kept = dict(select_rising([(n, places[0].order) for n, places in found.items()]))
+    kept = dict(layout.select_rising([(n, places[0].order) for n, places in found.items()]))
     for n in found.keys() - kept.keys():
         taken.difference_update(place.order for place in found[n])
     found = {n: places for n, places in found.items() if n in kept}
     ends = [*sorted(kept)]
+    # What was found out of order, or not at all, is searched again between its neighbours.
     for n, want in enumerate(wanted):
         if n in found or not ends:
             continue
         i = bisect_left(ends, n)
         low = found[ends[i - 1]][-1] if i else None
         high = found[ends[i]][0] if i < len(ends) else None
-        places = _search_between(want, low, high, by_page, taken)
-        if places:
+        if places := _search_between(want, low, high, by_page, taken):
             found[n] = places
             taken.update(place.order for place in places)
             ends.insert(i, n)
-    return [
-        PdfHeading(places, min(wanted[n].level, DEEPEST), basis)
-        for n, places in sorted(found.items())
-    ]
+    ordered = sorted(found.items())
+    return [PdfHeading(places, min(wanted[n].level, DEEPEST), basis) for n, places in ordered]
 
 
-def _search_around(
-    want: WantedTitle, by_page: Sequence[Sequence[PlacedLine]], taken: set[int]
-) -> list[PlacedLine]:
+def _search_around(want: WantedTitle, by_page: LinesByPage, taken: set[int]) -> list[PlacedLine]:
     """Return the lines of a title on its page or the next or the one before, the first rather."""
     best, found = 0.0, list[PlacedLine]()
     for distance, step in enumerate((0, 1, -1)):
@@ -334,7 +306,7 @@ def _search_between(
     want: WantedTitle,
     low: PlacedLine | None,
     high: PlacedLine | None,
-    by_page: Sequence[Sequence[PlacedLine]],
+    by_page: LinesByPage,
     taken: set[int],
 ) -> list[PlacedLine]:
     first = low.line.page if low else (high.line.page if high else 0)

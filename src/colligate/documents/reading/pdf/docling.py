@@ -109,8 +109,6 @@ def _lift_address_limit() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-# Its items as blocks of ours
-
 _BOXES = {"checkbox_selected": "☒ ", "checkbox_unselected": "☐ "}
 
 
@@ -129,8 +127,7 @@ def _iter_blocks(found: _Item, item: _Item, depth: int = -1) -> Iterator[tuple[i
         yield from _iter_blocks(found, caption)
     if item["label"] == "picture":
         inside = [(number, block) for part in rest for number, block in _iter_blocks(found, part)]
-        lines = [line for _, block in inside for line in block.lines]
-        if lines:
+        if lines := [line for _, block in inside for line in block.lines]:
             yield inside[0][0], PdfBlock("paragraph", lines)
         yield from ((number, block) for number, block in inside if not block.lines)
         return
@@ -167,8 +164,7 @@ def _make_block(item: _Item, text: str, page: int, depth: int) -> PdfBlock | Non
         return PdfBlock("table", [], rows=_list_rows(item["data"]["grid"]))
     if label == "code":
         return PdfBlock("code", [], verbatim=text.split("\n"))
-    shown = clean_line(_BOXES.get(label, "") + text)
-    if not shown:
+    if not (shown := clean_line(_BOXES.get(label, "") + text)):
         return None
     if label in ("title", "section_header"):
         # Type as large as its level is high: where nothing else says so, this makes the level.

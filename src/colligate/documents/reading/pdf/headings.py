@@ -18,35 +18,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from colligate.documents.reading.pdf.contents import (
-    DEEPEST,
-    ContentsList,
-    PdfHeading,
-    PlacedLine,
-    WantedTitle,
-    find_contents,
-    find_lines,
-    find_target_pages,
-    find_titles,
-)
+from colligate.documents.reading.pdf import contents, layout
+from colligate.documents.reading.pdf.contents import DEEPEST, LinesByPage, PdfHeading, PlacedLine
 from colligate.documents.reading.pdf.hyphens import dehyphenate_lines
-from colligate.documents.reading.pdf.layout import (
-    PageLayout,
-    PdfBlock,
-    PdfLine,
-    find_body_size,
-    set_aside_running_lines,
-)
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
 from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
 from colligate.documents.tree import Basis, Structure
 
 
-def repair_headings(pages: Sequence[PageLayout], outline: Sequence[WantedTitle]) -> Structure:
+def repair_headings(
+    pages: Sequence[PageLayout], outline: Sequence[contents.WantedTitle]
+) -> Structure:
     """Correct the pages' headings in place by the bookmarks too; return how sure they are."""
-    set_aside_running_lines(pages)
-    contents = find_contents(pages)
-    by_page = find_lines(pages, contents.bands)
-    anchors, found, basis = _find_anchors(by_page, outline, contents)
+    layout.set_aside_running_lines(pages)
+    listed = contents.find_contents(pages)
+    by_page = contents.find_lines(pages, listed.bands)
+    anchors, found, basis = _find_anchors(by_page, outline, listed)
     candidates = _find_candidates(pages, by_page, anchors)
     headings = [*anchors, *_assign_levels(candidates, anchors)]
     headings.sort(key=lambda h: h.places[0].order)
@@ -55,16 +42,16 @@ def repair_headings(pages: Sequence[PageLayout], outline: Sequence[WantedTitle])
 
 
 def _find_anchors(
-    by_page: Sequence[Sequence[PlacedLine]], outline: Sequence[WantedTitle], contents: ContentsList
+    by_page: LinesByPage, outline: Sequence[contents.WantedTitle], listed: contents.ContentsList
 ) -> tuple[list[PdfHeading], float, Basis]:
     """Return the headings that outline or contents confirm, the share found, and which it was."""
     best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
     if outline:
-        located = find_titles(outline, by_page, Basis.OUTLINE)
+        located = contents.find_titles(outline, by_page, Basis.OUTLINE)
         best = (located, len(located) / len(outline), Basis.OUTLINE)
-    if contents.entries:
-        wanted = find_target_pages(contents.entries, by_page)
-        located = find_titles(wanted, by_page, Basis.CONTENTS)
+    if listed.entries:
+        wanted = contents.find_target_pages(listed.entries, by_page)
+        located = contents.find_titles(wanted, by_page, Basis.CONTENTS)
         share = len(located) / len(wanted)
         enough = len(located) >= 3 and share >= 0.4
         if enough and len(located) > 1.3 * len(best[0]):
@@ -74,16 +61,11 @@ def _find_anchors(
     return best
 
 
-# Candidates: lines that look like headings, though neither outline nor contents list names them.
-
-
 def _find_candidates(
-    pages: Sequence[PageLayout],
-    by_page: Sequence[Sequence[PlacedLine]],
-    anchors: Sequence[PdfHeading],
+    pages: Sequence[PageLayout], by_page: LinesByPage, anchors: Sequence[PdfHeading]
 ) -> list[list[PlacedLine]]:
-    """Return the lines of each candidate, in reading order; `anchors` are confirmed headings."""
-    body = find_body_size(pages)
+    """Return in their order lines that look like headings, beside `anchors`, the confirmed ones."""
+    body = layout.find_body_size(pages)
     tabular = _find_tabular(pages)
     taken = {place.order for heading in anchors for place in heading.places}
     found = [
@@ -109,12 +91,9 @@ def _iter_candidates(
             continue
         run = [place]
         for following in here[i + 1 : i + 4]:
-            if (
-                following.block is not block
-                or _style_of(following.line)[:2] != _style_of(place.line)[:2]
-                or following.order in taken
-                or following.number is not None
-            ):
+            is_free = following.block is block and following.order not in taken
+            is_alike = _style_of(following.line)[:2] == _style_of(place.line)[:2]
+            if not (is_free and is_alike and following.number is None):
                 break
             run.append(following)
         if len(run) < len(block.lines) and block.kind != "heading":
@@ -224,9 +203,6 @@ def _drop_cover_fields(
     ]
 
 
-# Levels.
-
-
 def _assign_levels(
     candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading]
 ) -> list[PdfHeading]:
@@ -282,16 +258,13 @@ def _level_by_number(candidates: Sequence[list[PlacedLine]]) -> list[PdfHeading]
     by_scheme: dict[tuple[str, int], list[int]] = defaultdict(list)
     for _, number in kept:
         by_scheme[number.scheme, len(number.parts)].append(number.last or 0)
-    follows = sum(
-        b in (a + 1, a, 1) for values in by_scheme.values() for a, b in pairwise([0, *values])
-    )
+    steps = (step for values in by_scheme.values() for step in pairwise([0, *values]))
+    follows = sum(b in (a + 1, a, 1) for a, b in steps)
     if len(kept) < _FEWEST or follows < _FOLLOWING * len(kept):
         return []
     ranks = assign_levels(ListedHeading(number) for _, number in kept)
-    return [
-        PdfHeading(run, min(level, DEEPEST), Basis.NUMBERING)
-        for (run, _), level in zip(kept, ranks, strict=True)
-    ]
+    ranked = zip(kept, ranks, strict=True)
+    return [PdfHeading(run, min(level, DEEPEST), Basis.NUMBERING) for (run, _), level in ranked]
 
 
 def _find_decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
@@ -300,9 +273,6 @@ def _find_decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
         if nearby in known:
             return known[nearby].most_common(1)[0][0] + depth - nearby
     return depth
-
-
-# The pages rewritten.
 
 
 def _apply_headings(pages: Sequence[PageLayout], headings: Sequence[PdfHeading]) -> None:

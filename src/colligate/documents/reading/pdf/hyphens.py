@@ -16,13 +16,10 @@ def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
     """Join lines to running text; words broken over two lines become whole again."""
     parts: list[str] = []
     for line, following in pairwise([*lines, PdfLine(0, "")]):
+        hyphened = line.text[-1:] in HYPHENS and line.text[-2:-1].isalnum()
         if line.joined:
             parts.append(line.text[:-1])
-        elif (
-            line.text[-1:] in HYPHENS
-            and line.text[-2:-1].isalnum()
-            and following.text[:1].isalnum()
-        ):
+        elif hyphened and following.text[:1].isalnum():
             parts.append(line.text)
         else:
             parts.append(line.text + " ")
@@ -60,10 +57,8 @@ def mark_broken_words(pages: Sequence[PageLayout]) -> None:
 
 
 def join_initials(pages: Sequence[PageLayout]) -> None:
-    """Put a first letter that is as high as several lines into the line right of it.
-
-    It is a word of its own if it is one elsewhere, as "A" is, and what the two make is none.
-    """
+    """Put a first letter that is as high as several lines into the line right of it. It is a word
+    of its own if it is one elsewhere, as "A" is, and what the two make is none."""
     found = {
         id(block): (page, block, other.lines[0])
         for page in pages
@@ -104,10 +99,7 @@ def _has_word(printed: set[str], word: str) -> bool:
 
 @cache
 def _load_words() -> frozenset[str]:
-    """Return common words: the vocabulary of the model that ranks passages.
-
-    Two letters may be any syllable; what is a word of two letters, most documents have.
-    """
+    """Return common words: the vocabulary of the model that ranks passages."""
     file = Path(__file__).parents[3] / "models" / "minilm" / "tokenizer.json"
     vocabulary = json.loads(file.read_bytes())["model"]["vocab"]
-    return frozenset(word for word in vocabulary if len(word) > 2)
+    return frozenset(word for word in vocabulary if len(word) > 2)  # else any syllable

@@ -49,12 +49,9 @@ class PdfLine:
 
 @dataclass(slots=True, eq=False)
 class PdfBlock:
-    """A block in reading order; tables and code have no lines.
+    """A block in reading order; tables and code have no lines."""
 
-    `kind` is liteparse's, or "chrome" for running headers and the like, which are not text.
-    """
-
-    kind: str
+    kind: str  # liteparse's, or "chrome" for running headers and the like, which are not text
     lines: list[PdfLine]
     level: int = 0
     marker: str = ""
@@ -68,10 +65,8 @@ class PdfBlock:
 
 @dataclass(slots=True, eq=False)
 class PageLayout:
-    """A page: its blocks, and all its printed rows from top to bottom, across blocks.
-
-    Text drawn in another direction than most of the page is turned upright and put below it.
-    """
+    """A page: its blocks, and all its printed rows from top to bottom, across blocks. Text drawn in
+    another direction than most of the page is turned upright and put below it."""
 
     number: int  # counts from 1
     label: str | None
@@ -142,14 +137,11 @@ _Lines = Mapping[tuple[int, ...], PdfLine]  # printed across blocks, by the ids 
 
 
 def _build_page(views: Sequence[ParsedPage]) -> PageLayout:
-    """Return a page of views of it, each upright for a part of its text; the largest comes first.
-
-    Turned words between upright ones, as heads of columns often are, stay where liteparse put them.
-    """
+    """Return a page of views of it, each upright for a part of its text; the largest is first."""
     ordered = sorted(views, key=_count_upright, reverse=True) if len(views) > 1 else views
     label = clean_line(views[0].page_label or "")
     found = PageLayout(views[0].page_num, label or None, ordered[0].width, ordered[0].height)
-    placed = set[str]()  # words of another direction that have their place in the first view
+    placed = set[str]()  # turned words, often heads of columns, that have their place in the first
     for view in ordered:
         _add_view(found, view, placed)
     return found
@@ -228,6 +220,11 @@ def keep_letters(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
+def count_letters(texts: Iterable[str]) -> Counter[str]:
+    """Count the letters and digits of texts."""
+    return Counter(keep_letters("".join(texts)))
+
+
 def _insert_row(blocks: list[PdfBlock], row: PdfLine) -> None:
     """Add a row that is in none of liteparse's blocks: to the one above, or as a paragraph."""
     tops = [min((part.y for part in (*b.lines[:1], *b.items)), default=0.0) for b in blocks]
@@ -241,11 +238,9 @@ def _insert_row(blocks: list[PdfBlock], row: PdfLine) -> None:
 
 def continues(line: PdfLine, following: PdfLine) -> bool:
     """Report whether a line below another is close to it and looks like it."""
-    return (
-        following.y - (line.y + line.height) < 0.5 * line.height
-        and line.bold == following.bold
-        and abs(line.size - following.size) < 0.5
-    )
+    is_close = following.y - (line.y + line.height) < 0.5 * line.height
+    is_alike = line.bold == following.bold and abs(line.size - following.size) < 0.5
+    return is_close and is_alike
 
 
 def _group_rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
@@ -255,9 +250,8 @@ def _group_rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
         middle = item.y + item.height / 2
         for row in rows[-1:-4:-1]:
             first = max(row, key=lambda i: i.height)
-            if first.y <= middle <= first.y + first.height or (
-                item.y <= first.y + first.height / 2 <= item.y + item.height
-            ):
+            is_around = item.y <= first.y + first.height / 2 <= item.y + item.height
+            if is_around or first.y <= middle <= first.y + first.height:
                 row.append(item)
                 break
         else:
@@ -308,11 +302,8 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
     parts = [_close_up(row[0])]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
-        spaced = (
-            gap > 0.12 * max(item.height, 1.0)
-            or before.text.endswith(" ")
-            or item.text.startswith(" ")
-        )
+        blank = before.text.endswith(" ") or item.text.startswith(" ")
+        spaced = blank or gap > 0.12 * max(item.height, 1.0)
         parts.append((" " if spaced else "") + _close_up(item))
     # How many letters each has; of one alone it is enough whether it has some.
     count = sum if len(row) > 1 else any
@@ -341,8 +332,7 @@ def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
 def _build_block(
     page: int, block: LayoutBlock, items: Sequence[TextItem], known: _Lines
 ) -> PdfBlock:
-    marker = clean_line(block.marker or "")
-    found = PdfBlock(block.kind, [], block.level or 0, marker)
+    found = PdfBlock(block.kind, [], block.level or 0, clean_line(block.marker or ""))
     if block.kind == "table":
         found.rows = [[_strip_marks(cell.text) for cell in row] for row in _list_rows(block)]
         found.has_head = bool(block.header)
@@ -371,10 +361,8 @@ def _is_ruled(table: LayoutBlock) -> bool:
 
 
 def _find_unwritten(table: PdfBlock) -> Iterator[TextItem]:
-    """Yield the items in a table's box that are in none of its cells.
-
-    liteparse takes figures near the edge of a page for page numbers.
-    """
+    """Yield the items in a table's box that are in none of its cells, as are figures that liteparse
+    takes for page numbers."""
     cells = [cell for row in table.rows for cell in row]
     if _count_marks(cells) < _count_marks(item.text for item in table.items):
         written = Counter(word for cell in cells for word in cell.split())
@@ -410,8 +398,7 @@ def _strip_marks(text: str) -> str:
 def _find_inside(
     block: LayoutBlock, items: Sequence[TextItem], tops: Sequence[float]
 ) -> list[TextItem]:
-    box = block.bbox
-    if box is None:
+    if (box := block.bbox) is None:
         return []
     first = bisect_left(tops, box.y - 2)
     last = bisect_left(tops, box.y + box.height)
@@ -434,20 +421,15 @@ def _build_lines(
         replace(line) if (line := known.get(tuple(map(id, row)))) else _build_line(page, row)
         for row in _group_rows(items)
     ]
-    if is_rtl(text) and Counter(keep_letters(text)) == _count_letters(rows):
+    if is_rtl(text) and count_letters([text]) == count_letters(row.text for row in rows):
         return rows
-    lines = _select_agreeing(rows, text, block.marker)
-    if lines:
+    if lines := _select_agreeing(rows, text, block.marker):
         return lines
     if items:
         return [replace(_build_line(page, items), text=_strip_marks(text))]
     box = block.bbox
     place = (box.x, box.y, box.width, box.height) if box else ()
     return [PdfLine(page, _strip_marks(text), *place)]
-
-
-def _count_letters(lines: Sequence[PdfLine]) -> Counter[str]:
-    return Counter(keep_letters("".join(line.text for line in lines)))
 
 
 _MARKS = re.compile(r"[\s*\\_`^\-\u00ad\u2010\u2011]+")
@@ -465,9 +447,6 @@ def _select_agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) ->
             kept.append(line)
             at += len(printed)
     return kept if at == len(expected) else []
-
-
-# Running headers and footers.
 
 
 _REPEATS = 3  # pages

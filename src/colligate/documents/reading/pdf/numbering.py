@@ -73,15 +73,11 @@ def split_number(text: str) -> tuple[HeadingNumber | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class HeadingNumber:
-    """The number of a heading.
+    """The number of a heading."""
 
-    `scheme` is the kind of numbering ("decimal", "item", "roman", ...), `parts` its components as
-    text, `rank` its depth if the scheme implies one, otherwise None.
-    """
-
-    scheme: str
+    scheme: str  # "decimal", "item", "roman", ...
     parts: tuple[str, ...]
-    rank: int | None
+    rank: int | None  # its depth, if the scheme implies one
 
     def may_be(self, other: HeadingNumber) -> bool:
         """Report whether both may be the number of one heading, whatever their scheme."""

@@ -78,15 +78,8 @@ def as_pdf(data: bytes) -> bytes:
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(str(error)) from error
     written = io.BytesIO()
-    frames[0].save(
-        written,
-        "PDF",
-        save_all=True,
-        append_images=frames[1:],
-        resolution=dots if dots >= _FEWEST_DOTS else _DOTS_PER_INCH,
-        quality=90,
-        title=None,
-        creationDate=None,
-        modDate=None,
-    )
+    resolution = dots if dots >= _FEWEST_DOTS else _DOTS_PER_INCH
+    options = {"save_all": True, "append_images": frames[1:], "quality": 90}
+    unsaid = dict.fromkeys(("title", "creationDate", "modDate"))
+    frames[0].save(written, "PDF", resolution=resolution, **options, **unsaid)
     return written.getvalue()

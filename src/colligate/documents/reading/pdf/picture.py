@@ -162,7 +162,6 @@ def _join_lines(boxes: Iterable[Box]) -> list[Box]:
 def _to_share(page: PdfPage, x: float, y: float) -> tuple[float, float]:
     """Return a point of the PDF's own space, which may be cropped and turned, as it is shown."""
     across, down = ctypes.c_int(), ctypes.c_int()
-    raw.FPDF_PageToDevice(
-        page, 0, 0, _UNIT, _UNIT, 0, x, y, ctypes.byref(across), ctypes.byref(down)
-    )
+    shown = ctypes.byref(across), ctypes.byref(down)
+    raw.FPDF_PageToDevice(page, 0, 0, _UNIT, _UNIT, 0, x, y, *shown)
     return across.value / _UNIT, down.value / _UNIT

@@ -22,25 +22,13 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_code, format_table, markdown_tree
+from colligate.documents.reading.pdf import hyphens, layout
 from colligate.documents.reading.pdf.annotations import find_marks, find_typed, read_comments
 from colligate.documents.reading.pdf.contents import WantedTitle
 from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import repair_headings
-from colligate.documents.reading.pdf.hyphens import (
-    HYPHENS,
-    dehyphenate_lines,
-    join_initials,
-    mark_broken_words,
-)
-from colligate.documents.reading.pdf.layout import (
-    PageLayout,
-    PdfBlock,
-    PdfLine,
-    build_layouts,
-    clean_line,
-    find_body_size,
-    find_turns,
-)
+from colligate.documents.reading.pdf.hyphens import HYPHENS, dehyphenate_lines
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine, clean_line
 from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
 from colligate.documents.reading.pdf.superscripts import mark_superscripts
 from colligate.documents.reading.pdf.tables import find_heads, release_text, restore_rows
@@ -51,35 +39,27 @@ from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedForm
 
 def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     """Read a PDF: every page has a `Page`; pages without text are empty, and a warning names them.
-
-    Without `use_outline` the outline is ignored, to measure what is found without it.
-    """
+    Without `use_outline` the outline is ignored, to measure what is found without it."""
     outline, facts, page_count = _read_facts(source)
     pages, is_recognised = _lay_out(source, page_count)
     _check_text(source, pages)
-    join_initials(pages)
+    hyphens.join_initials(pages)
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
     restore_rows(pages)
     find_heads(pages)
     _join_sentences(pages)
-    mark_broken_words(pages)
+    hyphens.mark_broken_words(pages)
     for page in pages:
-        page.blocks += [
-            PdfBlock("paragraph", [PdfLine(page.number - 1, comment)]) for comment in page.comments
-        ]
+        comments = ([PdfLine(page.number - 1, comment)] for comment in page.comments)
+        page.blocks += [PdfBlock("paragraph", lines) for lines in comments]
     text, ranges = render_pages(pages)
-    document = make_document(
-        source,
-        text,
-        tree=partial(markdown_tree, structure=structure),
-        title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
-        metadata={
-            "authors": clean_line(facts.get("Author", "")),
-            "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
-            "ocr": source.limits.ocr if is_recognised else "",
-        },
-    )
+    made = _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", ""))
+    metadata = {"authors": clean_line(facts.get("Author", "")), "created_at": made}
+    metadata["ocr"] = source.limits.ocr if is_recognised else ""
+    title = _choose_title(clean_line(facts.get("Title", "")), pages, source.stem)
+    tree = partial(markdown_tree, structure=structure)
+    document = make_document(source, text, tree=tree, title=title, metadata=metadata)
     return dataclasses.replace(document, pages=ranges)
 
 
@@ -114,9 +94,8 @@ def _read_facts(source: SourceFile) -> tuple[list[WantedTitle], dict[str, str], 
             names = (document.get_attachment(at).get_name() for at in range(attached))
             source.warn(f"attachments are not read: {', '.join(islice(names, _MOST_NAMED))}")
         if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
-            source.warn(
-                "it is an XFA form: what is filled in may be missing; print it to a new PDF"
-            )
+            what = "it is an XFA form: what is filled in may be missing; print it to a new PDF"
+            source.warn(what)
         return list(_iter_outline(document)), document.get_metadata_dict(), len(document)
     except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(source, str(error)) from error
@@ -145,16 +124,16 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
     if source.limits.pdf == DOCLING:
         pages = read_layouts(source, page_count)
         silent = [page.number for page in pages if not page.blocks]
-        layouts = build_layouts(list(_recognise(source, silent, began)))
-        for layout in layouts:
-            pages[layout.number - 1] = layout
-        return pages, bool(layouts)
+        read = layout.build_layouts(list(_recognise(source, silent, began)))
+        for page in read:
+            pages[page.number - 1] = page
+        return pages, bool(read)
     data, comments = _prepare(source, min(page_count, _PAGE_LIMIT))
     parsed, turned = _parse(source, data, page_count)
     mark_superscripts(data, parsed)
     silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
-    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
+    pages = layout.build_layouts([recognised.get(page.page_num, page) for page in parsed], turned)
     for page in pages:
         page.comments = comments.get(page.number, [])
     if slanted := {clean_line(text)[:_LONGEST_SHOWN]: None for p in pages for text in p.slanted}:
@@ -185,10 +164,8 @@ def _parse(
             pages.update((page.page_num, page) for page in batch.result.pages)
             failed.extend(error.page_num for error in batch.result.page_errors)
             if time.monotonic() > deadline and batch.end_page < page_count:
-                source.warn(
-                    f"pages after {batch.end_page} were left out: "
-                    f"parsing took longer than {seconds:.0f} s"
-                )
+                why = f"parsing took longer than {seconds:.0f} s"
+                source.warn(f"pages after {batch.end_page} were left out: {why}")
                 break
         for page in _turn_pages(source, data, pages.values(), deadline):
             turned[page.page_num].append(page)
@@ -213,7 +190,7 @@ def _turn_pages(
     source: SourceFile, data: bytes, pages: Iterable[ParsedPage], deadline: float
 ) -> Iterator[ParsedPage]:
     """Yield pages with sideways text once more for each direction, turned so that it is upright."""
-    turns = [(turn, page.page_num) for page in pages for turn in find_turns(page)]
+    turns = [(turn, page.page_num) for page in pages for turn in layout.find_turns(page)]
     for turn, found in groupby(sorted(turns), lambda each: each[0]):
         numbers = [number for _, number in found]
         for at in range(0, len(numbers), _BATCH):
@@ -288,16 +265,9 @@ def _prepare(source: SourceFile, page_count: int) -> tuple[bytes, dict[int, list
 
 
 def _make_parser(**options: Any) -> LiteParse:
-    return LiteParse(
-        quiet=True,
-        output_format="markdown",
-        image_mode="off",
-        extract_links=False,
-        extract_blocks=True,
-        emit_word_boxes=True,
-        continue_on_page_error=True,
-        **options,
-    )
+    options |= {"quiet": True, "output_format": "markdown", "image_mode": "off"}
+    options |= {"extract_links": False, "extract_blocks": True, "emit_word_boxes": True}
+    return LiteParse(continue_on_page_error=True, **options)
 
 
 _OCR_BATCH = 5
@@ -322,13 +292,10 @@ def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iter
 
 def recognise(data: bytes, numbers: Sequence[int], languages: str) -> list[ParsedPage]:
     """Return pages of a PDF (from 1) by OCR, with a box for each word."""
+    ocr = {"ocr_language": languages, "tessdata_path": str(find_language_data(languages))}
+    wanted = ",".join(map(str, numbers))
     parser = _make_parser(
-        ocr_enabled=True,
-        ocr_language=languages,
-        tessdata_path=str(find_language_data(languages)),
-        target_pages=",".join(map(str, numbers)),
-        dpi=_DOTS_PER_INCH,
-        num_workers=1,
+        ocr_enabled=True, target_pages=wanted, dpi=_DOTS_PER_INCH, num_workers=1, **ocr
     )
     pages: list[ParsedPage] = parser.parse(data).pages
     return pages
@@ -406,8 +373,6 @@ def _find_registrant(pages: Sequence[PageLayout]) -> Iterator[str]:
             yield name.replace(" .", ".") + form
 
 
-# Sentences that go on over the end of a page.
-
 _SMALLER = 0.9  # of most of the page's type size: a footnote
 
 
@@ -422,7 +387,7 @@ def _join_sentences(pages: Sequence[PageLayout]) -> None:
         here, there = (
             [block for block in each.blocks if block.kind != "chrome"] for each in (page, following)
         )
-        largest = _SMALLER * find_body_size([page])
+        largest = _SMALLER * layout.find_body_size([page])
         count = 0
         while count < len(here) and 0 < _find_size(here[-count - 1]) < largest:
             count += 1
@@ -449,8 +414,6 @@ def _goes_on(before: PdfBlock, after: PdfBlock) -> bool:
     )
 
 
-# Blocks as Markdown.
-#
 # A paragraph is one line, and whatever would make it a heading, list, quote, fence or table by
 # accident is escaped, so the text has no other headings than the repaired ones.
 
@@ -520,7 +483,8 @@ def _render_block(block: PdfBlock, depth: int) -> str:
     if block.kind == "table":
         return format_table(block.rows)
     if block.verbatim:
-        return _render_code(block.verbatim)
+        code = "\n".join(map(str.rstrip, block.verbatim)).strip("\n")
+        return format_code(code) if clean_line(code) else ""
     return escape_line(dehyphenate_lines(block.lines))
 
 
@@ -555,8 +519,3 @@ def escape_line(text: str) -> str:
     if _RULE.match(text) or _ACCIDENT.match(text):
         return "\\" + text
     return _NUMBER.sub(r"\1\\\2", text, count=1) if _NUMBER.match(text) else text
-
-
-def _render_code(lines: Sequence[str]) -> str:
-    text = "\n".join(line.rstrip() for line in lines).strip("\n")
-    return format_code(text) if clean_line(text) else ""

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
-from colligate.documents.reading.pdf.layout import (
-    MARGIN,
-    PageLayout,
-    PdfBlock,
-    PdfLine,
-    clean_line,
-    continues,
-    keep_letters,
-)
+from colligate.documents.reading.pdf import layout
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine, keep_letters
 from colligate.documents.reading.pdf.numbering import split_number
 
-# Tables that include the text above or below them.
-#
 # liteparse sometimes takes the paragraphs next to a table for rows of it and cuts them into cells.
 # Rows of a page that run across without a gap, and reach further than a cell, are text: at the
 # beginning or end of a table they become paragraphs again.
@@ -77,15 +68,13 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
     """Return lines as paragraphs, split where the space or the type changes."""
     blocks: list[PdfBlock] = []
     for line in lines:
-        if blocks and continues(blocks[-1].lines[-1], line):
+        if blocks and layout.continues(blocks[-1].lines[-1], line):
             blocks[-1].lines.append(line)
         else:
             blocks.append(PdfBlock("paragraph", [line]))
     return blocks
 
 
-# Rows whose label and figures came apart.
-#
 # liteparse sometimes takes columns of a table for columns of text: all labels, then all figures.
 # If a printed line has a label and then a figure, a block must have both side by side. Otherwise
 # the lines around it become a table, printed as they stand on the page.
@@ -108,7 +97,6 @@ _SIGN = re.compile(r"[$€£¥(\-\u2013\u2014.\u2026]+")
 _FIGURE = re.compile(r"[$€£¥(\-\u2013\u2014+~<>]*\d[\d,.]*[)%]*")
 _SPACE = 0.9  # of the type size: a wider gap is between a label and its figure
 
-
 _SHORT = 4  # words of a cell, if there are three on a line: columns of text have more
 
 
@@ -125,14 +113,12 @@ def _find_torn(page: PageLayout, read_pair: Callable[[Sequence[str]], str]) -> s
 
 
 def _is_sound(page: PageLayout, table: PdfBlock) -> bool:
-    """Report whether each printed row in a ruled table is in one of its rows.
-
-    The cells of a row may go on over several printed ones, but each figure has a cell of its own.
-    """
+    """Report whether each printed row in a ruled table is in one of its rows."""
     if not table.is_ruled or len(page.rows) > _MOST_ROWS:
         return False
     rows = ["|".join(["", *map(keep_letters, row), ""]) for row in table.rows]
     for row in (page.rows[n] for n in page.find_rows(table.items)):
+        # Cells of a row may go on over several printed ones, but each figure has one of its own.
         parts = filter(None, map(keep_letters, _split_row(row) or [row.text]))
         texts = [f"|{part}|" if part.isdecimal() else part for part in parts]
         if not any(all(text in cells for text in texts) for cells in rows):
@@ -158,12 +144,8 @@ def _read_pair(cells: Sequence[str]) -> str:
 def _split_row(row: PdfLine) -> list[str]:
     wide = _SPACE * max(row.size, 1.0)
     starts = [n for n, gap in enumerate(row.gaps, 1) if gap > wide]
-    if not starts:
-        return []
-    return [
-        " ".join(item.text for item in row.items[a:b])
-        for a, b in pairwise([0, *starts, len(row.items)])
-    ]
+    cuts = pairwise([0, *starts, len(row.items)]) if starts else ()
+    return [" ".join(item.text for item in row.items[a:b]) for a, b in cuts]
 
 
 def _list_texts(block: PdfBlock) -> list[str]:
@@ -173,7 +155,7 @@ def _list_texts(block: PdfBlock) -> list[str]:
 
 def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
     """Report whether blocks have each letter as often as the page's blocks or the page itself."""
-    edge = MARGIN * page.height
+    edge = layout.MARGIN * page.height
     running = [
         line.text
         for block in page.blocks
@@ -181,16 +163,13 @@ def _keeps_text(page: PageLayout, blocks: Sequence[PdfBlock]) -> bool:
         for line in block.lines
         if not edge < line.y < page.height - edge
     ]
-    printed = _count(row.text for row in page.rows) - _count(running)
+    count = layout.count_letters
+    printed = count(row.text for row in page.rows) - count(running)
     before, after = (
-        _count(text for b in some if b.kind != "chrome" for text in _list_texts(b))
+        count(text for b in some if b.kind != "chrome" for text in _list_texts(b))
         for some in (page.blocks, blocks)
     )
     return (before & printed) <= after <= (before | printed)
-
-
-def _count(texts: Iterable[str]) -> Counter[str]:
-    return Counter(keep_letters("".join(texts)))
 
 
 def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
@@ -296,10 +275,8 @@ def _is_text(page: PageLayout, cells: Sequence[_Cell]) -> bool:
     """Report whether a printed row is running text, in one column or side by side."""
     if len(cells) == 1:
         return cells[0].right - cells[0].left > _LONG * page.width
-    return any(
-        len(cell.text.split()) > 5 and cell.right - cell.left > 0.25 * page.width
-        for cell in cells[1:]
-    )
+    wide = (cell for cell in cells[1:] if cell.right - cell.left > 0.25 * page.width)
+    return any(len(cell.text.split()) > 5 for cell in wide)
 
 
 @dataclass(slots=True)
@@ -315,11 +292,8 @@ def _cut_cells(row: PdfLine) -> list[_Cell]:
     for item in row.items:
         for word in item.words:
             gap = (word.x - cells[-1].right) / max(row.size, 1.0) if cells else 0.0
-            figures = (
-                cells
-                and _is_figure(cells[-1])
-                and (word.text[0] in "$€£¥(" or (gap > 0.3 and _FIGURE.fullmatch(word.text)))
-            )
+            begins = word.text[0] in "$€£¥(" or (gap > 0.3 and _FIGURE.fullmatch(word.text))
+            figures = cells and begins and _is_figure(cells[-1])
             sign = cells and set(cells[-1].text) <= set("$€£¥(")
             if cells and (sign or (gap < _SPACE and not figures)):
                 cells[-1].text += (" " if abs(gap) > 0.1 else "") + word.text
@@ -386,7 +360,7 @@ def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
             if label and columns and row[1:]:  # a head may begin left of its column
                 label = cell.left - left <= abs(columns[0][1] - cell.right)
             at = 0 if label else 1 + reach.index(max(reach))
-            texts[at] = clean_line(f"{texts[at]} {cell.text}")
+            texts[at] = layout.clean_line(f"{texts[at]} {cell.text}")
         found.append(texts)
     first = 0 if any(texts[0] for texts in found) else 1
     return [texts[first : max(n for n, text in enumerate(texts, 1) if text)] for texts in found]
@@ -397,8 +371,6 @@ def _is_figure(cell: _Cell) -> bool:
     return (_FIGURE.fullmatch(text) or _SIGN.fullmatch(text)) is not None
 
 
-# Heads of tables.
-#
 # liteparse says whether it knows the head of a table. If not, the head may stand above it as text,
 # or on the page before, or the first row is the head, or there is none.
 
@@ -588,9 +560,8 @@ def _remove_rows(page: PageLayout, numbers: Sequence[int]) -> bool:
         for line in block.lines
         if line.items and items.issuperset(map(id, line.items))
     ]
-    if keep_letters("".join(line.text for _, line in found)) != keep_letters(
-        "".join(page.rows[n].text for n in numbers)
-    ):
+    written = keep_letters("".join(line.text for _, line in found))
+    if written != keep_letters("".join(page.rows[n].text for n in numbers)):
         return False
     for block, line in found:
         block.lines.remove(line)
