@@ -14,9 +14,13 @@ from colligate.documents.span import Span
 from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import SpanError, UsageError
 
-SHEETS = frozenset({"text/csv", "text/tab-separated-values", "application/vnd.ms-excel"})
-SHEETS |= {"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
-SHEETS |= {"application/vnd.oasis.opendocument.spreadsheet"}
+SHEETS = {
+    "text/csv",
+    "text/tab-separated-values",
+    "application/vnd.ms-excel",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "application/vnd.oasis.opendocument.spreadsheet",
+}
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
 _HEAD_ROWS = 5  # rows below the first that may belong to a head, its rule counted
