@@ -27,11 +27,7 @@ T = TypeVar("T")
 
 
 def ask(
-    question: str,
-    paths: Paths = (),
-    *,
-    strategy: str | Strategy = DEFAULT_STRATEGY,
-    **options: Any,
+    question: str, paths: Paths = (), *, strategy: str | Strategy = DEFAULT_STRATEGY, **options: Any
 ) -> Answer:
     """Answer one question over files and folders, or over a library (`library="papers.library"`).
 

@@ -34,15 +34,7 @@ from rich.text import Text
 
 from colligate.cli import display
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
-from colligate.core.events import (
-    Answered,
-    Asking,
-    Drafted,
-    Event,
-    Noted,
-    Progressed,
-    Writing,
-)
+from colligate.core.events import Answered, Asking, Drafted, Event, Noted, Progressed, Writing
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
 

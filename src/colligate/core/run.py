@@ -23,15 +23,7 @@ from pydantic import BaseModel
 
 from colligate.core.answer import Answer, Claim, Evidence, Form, Stated, Verdict
 from colligate.core.budget import TokenBudget, require_room
-from colligate.core.events import (
-    Asked,
-    Asking,
-    Event,
-    Noted,
-    Opened,
-    Trace,
-    Writing,
-)
+from colligate.core.events import Asked, Asking, Event, Noted, Opened, Trace, Writing
 from colligate.core.scoring import Scoring
 from colligate.core.searching import Searching
 from colligate.documents import Document, Hit, Passage, Span

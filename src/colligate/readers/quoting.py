@@ -291,10 +291,7 @@ def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
 
 
 async def _cite(
-    draft: Draft,
-    first: StructuredReply[Reply],
-    messages: Sequence[Message],
-    wanted: ReplyForm,
+    draft: Draft, first: StructuredReply[Reply], messages: Sequence[Message], wanted: ReplyForm
 ) -> tuple[Reply, Cited]:
     """Return a reply and what of it is cited; if it is nothing, ask once more after `messages`."""
     question, passages, run = draft.question, draft.passages, draft.run

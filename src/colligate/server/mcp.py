@@ -235,8 +235,7 @@ QuestionText = Annotated[str, Field(min_length=1, max_length=10_000)]
 LibraryName = Annotated[str, Field(description="The name of a library.")]
 Offset = Annotated[int, Field(ge=0)]
 NamedDocuments = Annotated[
-    list[str] | None,
-    Field(description="Ids, file names or titles of the only documents to read."),
+    list[str] | None, Field(description="Ids, file names or titles of the only documents to read.")
 ]
 
 

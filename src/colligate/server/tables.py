@@ -40,10 +40,7 @@ class Tables:
         """Return what filling a table takes."""
         layout = request.layout
         documents, calls, tokens = await self._libraries.engine(library).estimate_table(
-            layout,
-            book=await self.open(library),
-            documents=request.documents,
-            where=request.where,
+            layout, book=await self.open(library), documents=request.documents, where=request.where
         )
         columns = [each.name for each in layout.columns]
         return {"columns": columns, "documents": documents, "calls": calls, "tokens": tokens}
