@@ -154,11 +154,8 @@ class Threads:
         """
         if os.getpid() != self._process:
             # Threads do not survive a fork: the wait would never end.
-            raise ModelError(
-                f"{self._name} belongs to another process",
-                "this process was forked from it",
-                "open the model again",
-            )
+            what = f"{self._name} belongs to another process"
+            raise ModelError(what, "this process was forked from it", "open the model again")
         try:
             future = self._executor.submit(work)
         except RuntimeError as error:

@@ -254,11 +254,9 @@ class Run(Scoring, Searching):
             return self
         model = self.model(role)
         if Capability.ADAPTERS not in model.capabilities or not isinstance(model, AdapterModel):
-            raise MissingCapability(
-                f"{model.name} takes no adapter",
-                f"it is the {role.value} of this run, and {adapter} cannot be put on it",
-                "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL",
-            )
+            why = f"it is the {role.value} of this run, and {adapter} cannot be put on it"
+            hint = "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL"
+            raise MissingCapability(f"{model.name} takes no adapter", why, hint)
         other = copy(self)
         other.models = {**self.models, role: await model.with_adapter(adapter)}
         return other

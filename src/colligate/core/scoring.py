@@ -102,11 +102,9 @@ class Scoring:
         """Return the model of a role, which must have a capability."""
         model = self.model(role)
         if capability not in model.capabilities:
-            raise MissingCapability(
-                f"{model.name} gives no {_NUMBERS[capability]}",
-                f"it is the {role.value} of this run",
-                f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
-            )
+            what = f"{model.name} gives no {_NUMBERS[capability]}"
+            hint = f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}"
+            raise MissingCapability(what, f"it is the {role.value} of this run", hint)
         return model
 
     async def _measure(

@@ -126,11 +126,8 @@ def load_strategy(name: str) -> type[Strategy]:
     known = list_strategies()
     if name not in known:
         near = closest(name, known)
-        raise UnknownStrategy(
-            f"unknown strategy {name!r}",
-            f"did you mean {near!r}?" if near else f"known are {', '.join(known)}",
-            "colligate strategies lists them",
-        )
+        why = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+        raise UnknownStrategy(f"unknown strategy {name!r}", why, "colligate strategies lists them")
     loaded: type[Strategy] = load_plugin("strategies", name, type)
     return loaded
 

@@ -38,11 +38,8 @@ async def record_spans(name: str, trace: Trace, meter: Meter) -> AsyncIterator[N
     try:
         from opentelemetry import trace as otel
     except ImportError as error:
-        raise MissingExtra(
-            "COLLIGATE_TELEMETRY needs opentelemetry-api",
-            "it is not installed",
-            "pip install 'colligate[telemetry]'",
-        ) from error
+        what, why = "COLLIGATE_TELEMETRY needs opentelemetry-api", "it is not installed"
+        raise MissingExtra(what, why, "pip install 'colligate[telemetry]'") from error
     tracer = otel.get_tracer("colligate")
     with tracer.start_as_current_span(
         f"colligate {name}", record_exception=False, set_status_on_exception=False

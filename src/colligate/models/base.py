@@ -437,11 +437,8 @@ def redact_url(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme not in ("http", "https") or not host:
-        raise UnknownModel(
-            "an endpoint needs a full URL",
-            "no http:// or https:// one was given",
-            "write openai:MODEL@http://HOST:PORT/v1",
-        )
+        what, why = "an endpoint needs a full URL", "no http:// or https:// one was given"
+        raise UnknownModel(what, why, "write openai:MODEL@http://HOST:PORT/v1")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 

@@ -252,11 +252,9 @@ class ResponseCache:
             try:
                 return (self._use(delete) or 0) if self.path.exists() else 0
             except (sqlite3.OperationalError, OSError) as error:
-                raise ColligateError(
-                    f"the response cache {self.path} still holds text of removed documents",
-                    str(error),
-                    "stop the other processes that use it and try again, or delete the file",
-                ) from error
+                what = f"the response cache {self.path} still holds text of removed documents"
+                hint = "stop the other processes that use it and try again, or delete the file"
+                raise ColligateError(what, str(error), hint) from error
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""

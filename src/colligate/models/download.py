@@ -102,11 +102,9 @@ def open_client(seconds: float = 60.0) -> httpx2.Client:
     try:
         return httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise WeightsUnavailable(
-            "nothing can be downloaded through this proxy",
-            str(error),
-            "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
-        ) from None
+        what = "nothing can be downloaded through this proxy"
+        hint = "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing"
+        raise WeightsUnavailable(what, str(error), hint) from None
 
 
 def describe(error: Exception) -> str:

@@ -193,11 +193,8 @@ def _find(name: str) -> dict[str, Path]:
 
 
 def _damaged(name: str, files: dict[str, Path], error: Exception) -> WeightsUnavailable:
-    return WeightsUnavailable(
-        f"the embedder {name} cannot be loaded",
-        str(error),
-        f"delete {files['model'].parent} and run colligate models pull {name}",
-    )
+    hint = f"delete {files['model'].parent} and run colligate models pull {name}"
+    return WeightsUnavailable(f"the embedder {name} cannot be loaded", str(error), hint)
 
 
 # sentence-transformers by folder or hub name (extra `local`)

@@ -119,11 +119,9 @@ class PromptLogprobs:
             return []
         ids = prefix + continuation
         if window is not None and len(ids) >= window:  # the server wants to write a token too
-            raise ContextTooSmall(
-                f"the prompt does not fit the model at {self._endpoint.url}",
-                f"it has {len(ids)} tokens and the window {window}",
-                "ask over less text, or use a model with a larger window",
-            )
+            what = f"the prompt does not fit the model at {self._endpoint.url}"
+            hint = "ask over less text, or use a model with a larger window"
+            raise ContextTooSmall(what, f"it has {len(ids)} tokens and the window {window}", hint)
         scores = await self._post(ids, partial(read_prompt_logprobs, ids=ids))
         return scores[len(prefix) :]
 

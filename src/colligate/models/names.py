@@ -213,11 +213,8 @@ def default_model() -> tuple[str, str]:
         return "bundled", "no other model is named"
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
-        raise ModelError(
-            "no model is named",
-            f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own",
-            "name one with OPENAI_MODEL or --model",
-        )
+        why = f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own"
+        raise ModelError("no model is named", why, "name one with OPENAI_MODEL or --model")
     if not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
     # The name is shown: a URL with a password is left out of it, the backend finds it itself.
@@ -278,11 +275,8 @@ def _open_gguf(
     path = Path(target).expanduser()
     if not path.is_file():
         if target not in _pinned_models() and split_hub_name(target) is None:
-            raise UnknownModel(
-                f"no model {name!r}",
-                f"there is no file {target} and no pinned chat model of that name",
-                "colligate models list shows the names",
-            )
+            why = f"there is no file {target} and no pinned chat model of that name"
+            raise UnknownModel(f"no model {name!r}", why, "colligate models list shows the names")
         path = pull(resolve_weights(target), on_progress)["model"]
     from colligate.models.llama.libraries import pull_libraries
     from colligate.models.llama.model import LlamaCpp

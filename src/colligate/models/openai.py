@@ -210,11 +210,8 @@ class OpenAIChat:
 
     async def _ask_for_scorer(self) -> PromptLogprobs | MissingCapability:
         if self._endpoint.is_openai:
-            return MissingCapability(
-                f"{self.name} gives no likelihoods",
-                "OpenAI's models give none of a prompt",
-                "use a gguf: or hf: model, or vLLM",
-            )
+            what, why = f"{self.name} gives no likelihoods", "OpenAI's models give none of a prompt"
+            return MissingCapability(what, why, "use a gguf: or hf: model, or vLLM")
         try:
             template = {k: v for k, v in self._extra.items() if k == "chat_template_kwargs"}
             scorer = await PromptLogprobs.find(self._endpoint, self._model, template)
@@ -245,11 +242,9 @@ class OpenAIChat:
         with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
             listed = await self._endpoint.models()
         if listed and name not in listed:
-            raise WeightsUnavailable(
-                f"{self.name} has no adapter {name}",
-                f"its server has {', '.join(list(listed)[:8])}",
-                "name one of these, or start the server with it",
-            )
+            what = f"{self.name} has no adapter {name}"
+            why = f"its server has {', '.join(list(listed)[:8])}"
+            raise WeightsUnavailable(what, why, "name one of these, or start the server with it")
         view = copy(self)
         view._model, view._owns_endpoint = name, False
         view._forget()

@@ -82,11 +82,8 @@ class ScriptedModel:
         elif self._replies:
             reply = self._replies.pop(0)
         else:
-            raise UsageError(
-                f"model {self.name!r} has no reply left",
-                f"this is call {len(self.calls)}",
-                "script more replies",
-            )
+            what = f"model {self.name!r} has no reply left"
+            raise UsageError(what, f"this is call {len(self.calls)}", "script more replies")
         if isinstance(reply, BaseException):
             raise reply
         if on_token is not None:

@@ -132,11 +132,8 @@ class Runtime:
         try:
             self.model.set_attn_implementation(implementation)
         except (ValueError, ImportError) as error:
-            raise MissingCapability(
-                f"{self.name} cannot compute its attention as {implementation}",
-                str(error),
-                "use a model of another architecture",
-            ) from error
+            what, why = f"{self.name} cannot compute its attention as {implementation}", str(error)
+            raise MissingCapability(what, why, "use a model of another architecture") from error
         try:
             yield
         finally:

@@ -298,11 +298,9 @@ class Model:
         params.load_mode = _READ
         handle = library.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
-            raise WeightsUnavailable(
-                f"cannot load {path}",
-                _last_error or "it is damaged, of an unknown kind, or too large",
-                "download it again, or use another model",
-            )
+            what = f"cannot load {path}"
+            why = _last_error or "it is damaged, of an unknown kind, or too large"
+            raise WeightsUnavailable(what, why, "download it again, or use another model")
         self.handle = handle
         self._vocab = library.llama_model_get_vocab(handle)
         self.vocabulary_size: int = library.llama_vocab_n_tokens(self._vocab)
@@ -416,11 +414,9 @@ class Context:
             params.cb_eval = self._callback
         self._handle = library.llama_init_from_model(model.handle, params)
         if not self._handle:
-            raise WeightsUnavailable(
-                f"cannot compute with {model.path.name}",
-                _last_error or "there may be too little memory",
-                "choose a smaller context_tokens, or a smaller model",
-            )
+            what = f"cannot compute with {model.path.name}"
+            hint = "choose a smaller context_tokens, or a smaller model"
+            raise WeightsUnavailable(what, _last_error or "there may be too little memory", hint)
         self._memory = library.llama_get_memory(self._handle)
         # Each token of a batch points at the number of its sequence.
         self._numbers = np.arange(sequences, dtype=np.int32)
@@ -534,11 +530,9 @@ def load_adapter(model: Model, path: Path) -> int:
     _forget_error()
     handle = model.library.llama_adapter_lora_init(model.handle, os.fsencode(path))
     if not handle:
-        raise WeightsUnavailable(
-            f"cannot use the adapter {path} with {model.path.name}",
-            _last_error or "llama.cpp cannot read it",
-            "give an adapter that was made for this model",
-        )
+        what = f"cannot use the adapter {path} with {model.path.name}"
+        why = _last_error or "llama.cpp cannot read it"
+        raise WeightsUnavailable(what, why, "give an adapter that was made for this model")
     return int(handle)
 
 

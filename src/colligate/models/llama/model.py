@@ -153,11 +153,9 @@ def _find_adapter(adapter: str | Path) -> Path:
     file = path / ADAPTER if path.is_dir() else path
     what = f"cannot load the adapter {adapter}"
     if not file.is_file():
-        raise WeightsUnavailable(
-            what,
-            f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist",
-            "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:",
-        )
+        why = f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist"
+        hint = "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:"
+        raise WeightsUnavailable(what, why, hint)
     if "adapter.alora.invocation_tokens" in read_header(file).metadata:
         raise WeightsUnavailable(what, "it is not a plain LoRA adapter", "use another one")
     return file
@@ -208,11 +206,9 @@ class LlamaTokenizer:
         try:
             return find_token_spans(encodable(text), pieces)
         except ValueError as error:
-            raise MissingCapability(
-                f"{self._model.path.name} cannot tell where the tokens of a text are",
-                "its tokenizer rewrites the text",
-                "use another model",
-            ) from error
+            what = f"{self._model.path.name} cannot tell where the tokens of a text are"
+            why = "its tokenizer rewrites the text"
+            raise MissingCapability(what, why, "use another model") from error
 
 
 @cache

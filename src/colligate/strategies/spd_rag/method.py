@@ -431,11 +431,9 @@ class _Agent:
         ]
         new = await self._fit(found, action)
         if found and not (new or self.shown):
-            raise ContextTooSmall(
-                "not one passage fits the agent's window",
-                f"it is {run.model(Role.WORKER).context_tokens} tokens",
-                "use a worker with a larger window",
-            )
+            what = "not one passage fits the agent's window"
+            why = f"it is {run.model(Role.WORKER).context_tokens} tokens"
+            raise ContextTooSmall(what, why, "use a worker with a larger window")
         self.first += [passage.span for passage in new[:1]]
         self.full = bool(found) and not new
         return new
