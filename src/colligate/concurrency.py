@@ -149,8 +149,7 @@ class Threads:
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run work in one of the threads; cancelling the future before it begins prevents it.
 
-        Raises:
-            ModelError: the model was closed, or belongs to the process this one was forked from.
+        ModelError if the model was closed, or belongs to the process this one was forked from.
         """
         if os.getpid() != self._process:
             # Threads do not survive a fork: the wait would never end.

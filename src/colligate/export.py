@@ -163,8 +163,7 @@ class Format(NamedTuple):
 def choose_format(path: Path) -> Format:
     """Return the format that a file's ending names, if the file can be written.
 
-    Raises:
-        UsageError: no format has this ending, or the file cannot be written in its folder.
+    UsageError if no format has this ending, or the file cannot be written in its folder.
     """
     found = FORMATS.get(path.suffix.lower())
     if found is None:

@@ -187,8 +187,7 @@ class Session:
     ) -> dict[Role, ChatModel]:
         """Open the model of each role that has one of its own; the reader always has.
 
-        Raises:
-            UnknownModel, ModelError: a model cannot be opened.
+        UnknownModel or ModelError if a model cannot be opened.
         """
         trace = trace or self.make_trace()
         models: dict[Role, ChatModel] = {}

@@ -49,8 +49,7 @@ _LEAST_COLUMNS = 80
 def watch_run(trace: Path | None = None, stream: TextIO | None = None) -> Iterator[Watcher]:
     """Yield a watcher that shows events on standard error and writes them to `trace`.
 
-    Raises:
-        UsageError: the file cannot be written.
+    UsageError if the file cannot be written.
     """
     with ExitStack() as stack:
         file = None

@@ -338,11 +338,8 @@ class Run(Scoring, Searching):
         earlier steps verified: they are the answer if the reader fails or claims what cannot be
         cited. `instruction` is a method's own task for the reader, without the form of the reply;
         `notes` are its own text between passages and question, escaped and in tags. A `foreign`
-        question is shown in the documents' language too, and answered in its own.
-
-        Raises:
-            ColligateError: the reader fails before any of its calls was paid for, and nothing is
-                known.
+        question is shown in the documents' language too, and answered in its own. ColligateError if
+        the reader fails before any of its calls was paid for, and nothing is known.
         """
         if self.reader is None:
             raise UsageError("the run has no reader", hint="Run(..., reader=QuotingReader())")

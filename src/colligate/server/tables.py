@@ -50,8 +50,7 @@ class Tables:
     ) -> dict[str, Any]:
         """Keep what a person says of a cell, put it into the table shown, and return it.
 
-        Raises:
-            NotHere: the table has no such cell.
+        NotHere if the table has no such cell.
         """
         table = await in_thread(read_table, shown)
         columns = {each.name: each for each in table.layout.columns}

@@ -90,8 +90,7 @@ class TokenFile:
     def read(self) -> list[NamedToken]:
         """Return the tokens, in the order they were made.
 
-        Raises:
-            UsageError: the file cannot be read, is not valid, or others can read or change it.
+        UsageError if the file cannot be read, is not valid, or others can read or change it.
         """
         try:
             with self.path.open("rb") as file:

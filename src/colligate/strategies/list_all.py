@@ -175,8 +175,7 @@ class ListAll:
     ) -> tuple[list[Stated], int]:
         """Return what the parts name, and how many passages could not be read whole.
 
-        Raises:
-            ColligateError: no part could be read, and nothing was paid for.
+        ColligateError if no part could be read, and nothing was paid for.
         """
         done, unread, named = 0, 0, list[Stated]()
         problem: ColligateError | None = None

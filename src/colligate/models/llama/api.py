@@ -225,8 +225,7 @@ class LlamaLibrary:
 def load_library(folder: Path) -> LlamaLibrary:
     """Load the shared libraries of a folder, once in a process; some builds use OpenMP.
 
-    Raises:
-        WeightsUnavailable: they are missing, cannot be loaded, or are of another version.
+    WeightsUnavailable if they are missing, cannot be loaded, or are of another version.
     """
     wait_without_spinning()
     return LlamaLibrary(folder)

@@ -78,10 +78,8 @@ BUILDS: Mapping[str, Archive] = {
 def find_libraries() -> Path | None:
     """Return the folder that holds libllama; None if it has to be downloaded.
 
-    Files that are missing or have a wrong size count as not downloaded.
-
-    Raises:
-        WeightsUnavailable: COLLIGATE_LLAMA names no such folder, or no build fits this machine.
+    Files that are missing or have a wrong size count as not downloaded. WeightsUnavailable if
+    COLLIGATE_LLAMA names no such folder, or no build fits this machine.
     """
     if own := _user_folder():
         return own
@@ -93,9 +91,7 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
     """Download the libraries if they are missing; return the folder that holds libllama.
 
     Blocks; may run in any thread. Several processes may pull at once: one downloads.
-
-    Raises:
-        WeightsUnavailable: the source has other bytes, or they cannot be stored.
+    WeightsUnavailable if the source has other bytes, or they cannot be stored.
     """
     if found := find_libraries():
         return found

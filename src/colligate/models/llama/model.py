@@ -43,11 +43,8 @@ class LlamaCpp(LocalModel):
     At most `parallel` answers are computed together. The default of `context_tokens` is that of
     `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
     guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
-    Attention is not offered if no layer attends.
-
-    Raises:
-        UnknownModel: the file does not exist.
-        WeightsUnavailable: it cannot be loaded, or llama.cpp's libraries are missing.
+    Attention is not offered if no layer attends. UnknownModel if the file does not exist,
+    WeightsUnavailable if it cannot be loaded, or llama.cpp's libraries are missing.
     """
 
     def __init__(
