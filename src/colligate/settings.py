@@ -124,7 +124,6 @@ class Settings:
         return replace(self, **given)
 
     def of(self, role: Role) -> Named | None:
-        """Return the name of a role's model."""
         named: Named | None = getattr(self, role.value)
         return named
 

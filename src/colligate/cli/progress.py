@@ -210,7 +210,6 @@ class BarWatcher(Watcher):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Remove the bars for a while."""
         self._progress.stop()
         try:
             yield
@@ -253,7 +252,6 @@ class BarWatcher(Watcher):
 
 @contextmanager
 def _open_watcher(stream: TextIO, file: TextIO | None) -> Iterator[Watcher]:
-    """Yield the watcher that fits the stream."""
     if display.loudness != "normal" or not is_terminal(stream):
         yield Watcher(file)
         return

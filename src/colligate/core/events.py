@@ -335,14 +335,12 @@ class Trace:
         return time.perf_counter() - self._began
 
     def emit(self, event: Event) -> None:
-        """Record an event and pass it to the listeners."""
         if self._keep or isinstance(event, Noted):
             self.events.append((self.seconds, event))
         for listener in self._listeners:
             listener(event)
 
     def listen(self, listener: Listener) -> None:
-        """Pass the events from now on to one more listener."""
         self._listeners += (listener,)
 
     def to_json(self) -> list[dict[str, Any]]:

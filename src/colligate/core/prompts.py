@@ -27,7 +27,6 @@ class NumberedDocument(NamedTuple):
 
     @property
     def span(self) -> Span:
-        """The place of the document."""
         return self.passage.span
 
 

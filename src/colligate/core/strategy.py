@@ -51,7 +51,6 @@ class Need:
     met: bool | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
         names = {"capability": self.capability.value, "role": self.role.value}
         return {**names, "required": self.required, "met": self.met}
 

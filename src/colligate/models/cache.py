@@ -188,7 +188,6 @@ class MemoryStore(dict[str, Any]):
     """A `KeyValueStore` that lasts as long as this object."""
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value."""
         self[key] = value
 
 
@@ -209,7 +208,6 @@ class ResponseCache:
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None."""
         of = "FROM responses WHERE version = ? AND key = ?"
 
         def read(db: sqlite3.Connection) -> Any:
@@ -219,7 +217,6 @@ class ResponseCache:
         return self._try(read)
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a JSON value; `tags` are the ids of the documents it may repeat."""
         row = (key, VERSION, time.time(), json.dumps(value))
 
         def write(db: sqlite3.Connection) -> None:

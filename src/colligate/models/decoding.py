@@ -148,7 +148,6 @@ class AnswerInProgress:
             self.finish("length")
 
     def finish(self, reason: FinishReason) -> None:
-        """Set the request's outcome."""
         self._emit(self._text.close())
         self.request.outcome = GeneratedText(
             self._text.text, reason, len(self.request.ids), len(self.written), self.cached_tokens

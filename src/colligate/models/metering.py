@@ -182,7 +182,6 @@ class Meter:
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
-        """Record a chat call."""
         return self.record(Call(str(role), model, "chat", usage, seconds, None, cached=cached))
 
     def scoring(

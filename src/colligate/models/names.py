@@ -305,7 +305,6 @@ def _pinned_models() -> list[str]:
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
-    """Return the error for a name of no known form."""
     why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
     why = why if what == "model" else ""
     return UnknownModel(f"no {what} {name!r}", why, f"names are {', '.join(forms)}")

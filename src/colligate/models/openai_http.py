@@ -160,7 +160,6 @@ class Endpoint:
 
     @property
     def is_openai(self) -> bool:
-        """Whether this is OpenAI's own API."""
         return urlsplit(self._base_url).hostname == "api.openai.com"
 
     def __repr__(self) -> str:
@@ -193,7 +192,6 @@ class Endpoint:
     def attempts(
         self, body: Callable[[], Mapping[str, Any]] = dict, learn: OnRefusal | None = None
     ) -> Attempts:
-        """Return the attempts of one call; see `Attempts`."""
         return Attempts(body, learn, self.policy.max_retries)
 
     async def _typed(self, error: Exception, here: _Connections, model: str) -> ColligateError:

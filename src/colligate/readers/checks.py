@@ -188,7 +188,6 @@ class PairCheck:
         self.name = verifier.name
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        """Return a verdict for each claim."""
         return list(await asyncio.gather(*(asyncio.to_thread(self._judge, c) for c in claims)))
 
     def _judge(self, claim: Claim) -> Verdict:

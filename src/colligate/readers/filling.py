@@ -140,7 +140,6 @@ def _or_empty(empty: type[Any], given: Any) -> Any:
 
 
 def _type_of(schema: Mapping[str, Any], path: str) -> Any:
-    """Return the Python type of a value."""
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if options is not None:
         if isinstance(options, list) and all(isinstance(e, str | int | None) for e in options):

@@ -121,7 +121,6 @@ class Guard:
             self._metrics.count_request(scope, status or _HUNG_UP, time.perf_counter() - began)
 
     def _finish_headers(self, scope: Scope, message: Message) -> None:
-        """Add the security headers to a response."""
         headers = MutableHeaders(scope=message)
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)

@@ -183,7 +183,6 @@ class SingleLibrary:
         return reading.result().document_ids
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Return what the library holds."""
         _require_default(library)
         documents = await self._find_documents()
         opened = await self.engine.open_library()
@@ -265,7 +264,6 @@ class AskArguments(BaseModel):
     history: History = []
 
     def to_request(self) -> AskRequest:
-        """Return the request to a library."""
         return AskRequest(
             question=self.question,
             strategy=self.strategy,

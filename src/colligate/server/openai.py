@@ -62,14 +62,12 @@ class ChatMessage(_Open):
 
     @property
     def text(self) -> str:
-        """All that it says."""
         return "\n".join(
             part if isinstance(part, str) else part.text or "" for part in self.parts
         ).strip()
 
     @property
     def parts(self) -> list[ContentPart | str]:
-        """The parts of its content."""
         given = self.content if isinstance(self.content, list) else [self.content]
         return [part for part in given if part is not None]
 
@@ -321,7 +319,6 @@ class ChatCompletion:
         }
 
     def first_chunk(self) -> dict[str, Any]:
-        """Return the first chunk, with the role."""
         return self._chunk({"role": "assistant", "content": ""})
 
     def draft_chunk(self, draft: str) -> dict[str, Any]:

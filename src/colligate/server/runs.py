@@ -179,7 +179,6 @@ class Runs:
         await self._delete(run)
 
     async def forget_library(self, library: str) -> None:
-        """Delete all runs of a library."""
         for run in self.list_runs(library):
             await self.forget(run)
         self._tables.close(library)
@@ -534,7 +533,6 @@ class RecordedRun(Work):
         return any(holds_id(file, documents) for file in (self.events, self.summary))
 
     def delete_files(self) -> None:
-        """Delete all that is kept of it."""
         for suffix in _SUFFIXES:
             self.summary.with_suffix(suffix).unlink(missing_ok=True)
 

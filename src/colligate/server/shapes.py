@@ -200,7 +200,6 @@ class TableRequest(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """The columns, and what a row is."""
         given = self.columns
         return Layout(parse_columns(given) if isinstance(given, str) else tuple(given), self.rows)
 

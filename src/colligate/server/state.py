@@ -93,7 +93,6 @@ class ServerState:
         return self.jobs.unread(library)
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Open a library."""
         require(Right.READ)
         note_use(library)
         return await self.libraries.open_library(library)

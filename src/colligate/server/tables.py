@@ -23,7 +23,6 @@ class Tables:
         self._opening = asyncio.Lock()
 
     async def open(self, library: str) -> Book:
-        """Return the book of a library."""
         async with self._opening:
             if library not in self._books:
                 path = self._libraries.folder(library) / CELLS_FILE
@@ -37,7 +36,6 @@ class Tables:
                 book.close()
 
     async def estimate(self, library: str, request: TableRequest) -> EstimateShape:
-        """Return what filling a table takes."""
         layout = request.layout
         documents, calls, tokens = await self._libraries.engine(library).estimate_table(
             layout, book=await self.open(library), documents=request.documents, where=request.where

@@ -118,7 +118,6 @@ class TokenFile:
         return found[0] if found else None
 
     def named(self, name: str) -> NamedToken | None:
-        """Return the token of a name."""
         return next((each for each in self.read() if each.name == name), None)
 
     def make(

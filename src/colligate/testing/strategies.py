@@ -128,7 +128,6 @@ class Case:
         json.dumps(answer.to_json())
 
     def reply(self, request: ChatRequest, dice: random.Random) -> str:
-        """Return a valid reply."""
         if request.schema is not None:
             return json.dumps(_follow(request.schema, request.schema, dice))
         if self.say is not None:

@@ -122,7 +122,6 @@ class Runtime:
 
     @staticmethod
     def layers_of(cache: Any) -> Layers:
-        """Return a cache's keys and values."""
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     @contextmanager

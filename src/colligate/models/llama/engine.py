@@ -296,7 +296,6 @@ class LlamaEngine:
     # Computing a batch
 
     def _compute(self, adapter: str) -> None:
-        """Compute one batch of the sequences under one adapter."""
         chosen = [s for s in self._active if s.request.adapter == adapter]
         # The other adapters' turn is next.
         self._active = [s for s in self._active if s.request.adapter != adapter] + chosen

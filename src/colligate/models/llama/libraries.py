@@ -212,7 +212,6 @@ _BAD_ARCHIVE = (
 
 
 def _install(key: str, archive: Archive, folder: Path, on_progress: OnProgress) -> None:
-    """Download and unpack the archive."""
     unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
 
     def report(done: int) -> None:

@@ -154,7 +154,6 @@ def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
 
 
 def _quote_doubly(string: re.Match[str]) -> str:
-    """Return a string in double quotes."""
     if string[1] is None:
         return string[0]
     text = string[1].replace("\\'", "'").replace('\\"', '"').replace('"', '\\"')
