@@ -20,9 +20,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-# Several calls at once
-
-
 async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines together and return their results in order.
 
@@ -107,9 +104,6 @@ class Slots:
         """Return the semaphore of a key, which lets `most` calls through at once."""
         here = self._made.setdefault(asyncio.get_running_loop(), {})
         return here.setdefault((key, most), asyncio.Semaphore(most))
-
-
-# Threads
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -150,9 +150,6 @@ def escape_markdown(text: str) -> str:
     return _FIRST_MARKS.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", text))
 
 
-# Files
-
-
 class Format(NamedTuple):
     """A kind of file: its media type, and the bytes of an answer (the object of `ask --json`)."""
 

@@ -261,8 +261,6 @@ class Run(Scoring, Searching):
         other.models = {**self.models, role: await model.with_adapter(adapter)}
         return other
 
-    # Trace
-
     def emit(self, event: Event) -> None:
         """Record an event in the trace."""
         self.trace.emit(event)
@@ -276,8 +274,6 @@ class Run(Scoring, Searching):
     def warnings(self) -> tuple[str, ...]:
         """The warnings so far, in order."""
         return tuple(e.text for _, e in self.trace.events if isinstance(e, Noted) and e.warning)
-
-    # Documents
 
     async def infos(self) -> list[DocumentInfo]:
         """Return the documents in view, as `tell_apart` does."""
@@ -319,8 +315,6 @@ class Run(Scoring, Searching):
             )
         return await self.embedder.embed(texts, kind=kind)
 
-    # Reading
-
     async def read(
         self,
         question: str,
@@ -352,8 +346,6 @@ class Run(Scoring, Searching):
         with self.meter.step("answer"):
             answer = await self.reader.read(asked, shown, self, task)
         return replace(answer, question=question)
-
-    # Chat
 
     async def chat(
         self,

@@ -41,9 +41,6 @@ class Role(StrEnum):
     JUDGE = "judge"
 
 
-# Chat
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation; half surrogate pairs in it become U+FFFD."""
@@ -209,9 +206,6 @@ class WrappedModel:
         return await self._model.token_spans(text)
 
 
-# Scoring
-
-
 @runtime_checkable
 class LikelihoodModel(Protocol):
     """`Capability.LIKELIHOOD`."""
@@ -291,9 +285,6 @@ class AdapterModel(Protocol):
         Raises:
             WeightsUnavailable: there is no such adapter, or it is made for another model.
         """
-
-
-# Search
 
 
 @runtime_checkable
@@ -423,8 +414,6 @@ def blunt(text: str, controls: Iterable[str]) -> str:
     return text
 
 
-# The addresses of endpoints
-
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -441,8 +430,6 @@ def redact_url(url: str) -> str:
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
-
-# The context of a model in this process
 
 _LEAST = 2048
 

@@ -155,8 +155,6 @@ class CachedScores(list[T]):
         self.cached = cached
 
 
-# The file
-
 VERSION = 1
 """Version of the format of entries: entries of another version are not used."""
 

@@ -37,7 +37,6 @@ from colligate.models.thinking import ThinkingFilter, split_thinking
 
 T = TypeVar("T")
 
-
 Pair = tuple[list[int], list[int]]
 """Tokens, and those whose log-probabilities after them are wanted."""
 
@@ -333,9 +332,6 @@ def count_shared(first: Tokens, second: Tokens) -> int:
     size = min(len(first), len(second))
     differ = np.flatnonzero(np.not_equal(first[:size], second[:size]))
     return int(differ[0]) if len(differ) else size
-
-
-# Attention
 
 
 def check_spans(text: str, spans: Sequence[tuple[int, int]]) -> None:

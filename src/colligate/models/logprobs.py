@@ -153,8 +153,6 @@ def _is_logprob(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value <= _ROUNDING
 
 
-# The server's tokenizer
-
 _TOKENIZER_SAMPLE = "The capital of France is Paris."
 _LONGEST_MARK = 32
 
@@ -246,8 +244,6 @@ def _before(plain: list[int], marked: list[int]) -> list[int]:
     places = range(len(marked) - len(plain) + 1)
     return marked[: next((at for at in places if marked[at : at + len(plain)] == plain), 0)]
 
-
-# Label odds from the likeliest first tokens
 
 _HINT = "use a gguf: or hf: model, or one served by vLLM, as the scorer"
 

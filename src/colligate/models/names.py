@@ -310,9 +310,6 @@ def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
     return UnknownModel(f"no {what} {name!r}", why, f"names are {', '.join(forms)}")
 
 
-# The parts of a name
-
-
 def split_name(name: str) -> tuple[str, str]:
     """Split a name into backend and rest: `openai:gpt-x` and `openai/gpt-x` are the same.
 
@@ -451,8 +448,6 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
         return None
     return read.scheme, read.host, read.port
 
-
-# Options
 
 Options = Mapping[str, Any]
 

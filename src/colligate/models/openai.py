@@ -291,9 +291,6 @@ class _Display:
         return True
 
 
-# Embeddings
-
-
 class OpenAIEmbedder:
     """An embedder behind an OpenAI-compatible `/embeddings`.
 

@@ -331,8 +331,6 @@ async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
     }
 
 
-# Failures
-
 # Whatever its status: the prompt is too long. Servers word it differently.
 _CONTEXT = re.compile(
     r"context[ _](length|window|size|limit)|maximum context|(prompt|input) is too long"

@@ -145,8 +145,6 @@ def estimate_prompt(messages: Sequence[Message]) -> int:
     return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
 
 
-# OpenAI's /responses
-
 RESPONSES = "/responses"
 _LEAST_TOKENS = 16  # a lower limit is refused
 _ENDS = ("response.completed", "response.incomplete", "response.failed")

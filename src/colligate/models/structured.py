@@ -82,8 +82,6 @@ def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
     return whole
 
 
-# From text to an object
-
 _FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING, _CLOSING = re.compile(r"[{[]"), re.compile(r"[}\]]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*"?', re.DOTALL)  # the last may be cut

@@ -126,7 +126,6 @@ otherwise "found" is false and "statements" is empty. "search" is empty if "foun
 otherwise it has one to three queries, each for one thing that is missing, in words that the \
 documents may use."""
 
-
 _EACH = """
 Each document that belongs to the answer has a statement of its own for each thing that is asked \
 of it. "column" is a short name of that thing, such as "rent", the same for all documents, and \
@@ -139,7 +138,6 @@ def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
 
 
 _JOINED = _wanted("the answer in as many statements as it needs", "the answer in a few words", 3500)
-
 
 FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _wanted(

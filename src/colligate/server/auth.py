@@ -34,7 +34,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 # The rights of which a request needs one: the first line that fits its method and path counts.
 _ANY = frozenset(Right)
 _RIGHTS = tuple(
@@ -213,8 +212,6 @@ def _parse(address: str) -> SplitResult:
     except ValueError:
         return urlsplit("")
 
-
-# The options --token and --allow-origin.
 
 _MIN_TOKEN = 16  # characters
 

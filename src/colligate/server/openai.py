@@ -288,8 +288,6 @@ def _model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "colligate"}
 
 
-# The answer in OpenAI's form.
-
 # Clients that read a stream by lines accept no lines much longer than this.
 _MAX_LINE = 1 << 16
 _PIECE = 1 << 12  # characters of the answer in a chunk

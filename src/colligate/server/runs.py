@@ -349,9 +349,6 @@ def _make_strategy(request: AskRequest) -> Strategy:
     return set_parameters(kind, texts)
 
 
-# One run: its state, its events, its outcome.
-
-
 def _describe_feedback(
     run: RecordedRun, answer: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -536,8 +533,6 @@ class RecordedRun(Work):
         for suffix in _SUFFIXES:
             self.summary.with_suffix(suffix).unlink(missing_ok=True)
 
-
-# Runs on disk.
 
 _BATCH = 1 << 18  # bytes read at once, about
 _CITED = ("document", "start", "end", "quote")

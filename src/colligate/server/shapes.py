@@ -62,7 +62,6 @@ History = Annotated[
     ),
 ]
 
-
 Setting = str | int | float | bool | None
 
 StrategyName = Annotated[

@@ -52,7 +52,6 @@ that passage that name the thing, copied exactly, and the "item": the thing alon
 the passage, as short as it can be told from others. If the passages name no such thing, "items" \
 is empty."""
 
-
 _CHARACTERS = 4  # of a token, about
 _MOST_ITEMS = 30  # of one reply
 _ITEMS_TOKENS = 3000

@@ -144,8 +144,6 @@ async def _stream(text: str, on_token: OnToken) -> None:
         on_token(last)
 
 
-# Checks of a chat model
-
 QUESTION = (
     Message("system", "You answer questions."),
     Message("user", "Which colours has a flag?"),

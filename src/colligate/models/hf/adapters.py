@@ -108,9 +108,6 @@ class Adapters:
             layer._disable_adapters = not self._used
 
 
-# The files that peft saved
-
-
 def _find_folder(adapter: str | Path) -> Path:
     """Find the folder of an adapter given by path or hub name, with both its files.
 

@@ -143,9 +143,6 @@ class Runtime:
             raise PassStopped
 
 
-# Keys and values of earlier prompts, for prompts with the same prefix
-
-
 class PrefixCache(LRUCache[tuple[str, tuple[int, ...]], Layers]):
     """Keys and values of the prompts used last, by adapter and tokens, in at most `limit` bytes.
 

@@ -170,8 +170,6 @@ class LlamaEngine:
         except Exception as error:  # of any class: it is for this request's caller only
             request.outcome = error
 
-    # Beginning and ending sequences
-
     def _begin(self, sequence: _Sequence) -> bool:
         """Give a sequence a slot, with what it shares with another; False if it must wait."""
         alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
@@ -293,8 +291,6 @@ class LlamaEngine:
         self._free.append(sequence.slot)
         sequence.computed = 0
 
-    # Computing a batch
-
     def _compute(self, adapter: str) -> None:
         chosen = [s for s in self._active if s.request.adapter == adapter]
         # The other adapters' turn is next.
@@ -402,8 +398,6 @@ class LlamaEngine:
         if computed < part.end:
             self._context.cut(sequence.slot, computed)
         sequence.computed = computed
-
-    # Attention
 
     def _advance_attention(self) -> None:
         """Compute one more batch of the first request of attention."""

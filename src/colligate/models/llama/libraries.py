@@ -145,8 +145,6 @@ def find_library_file(folder: Path, name: str) -> Path | None:
     return min(found, key=lambda path: (len(path.name), path.name), default=None)
 
 
-# Which libraries
-
 _VARIANTS = {"cpu", *("-".join(key.split("-")[2:]) for key in BUILDS)} - {""}
 
 
@@ -197,8 +195,6 @@ def _parse_version(version: str | None) -> tuple[int, ...]:
 def _folder(key: str) -> Path:
     return home() / "llama" / f"{VERSION}-{key}"
 
-
-# Downloading and unpacking
 
 _MANIFEST = "manifest.json"
 _NEEDED = re.compile(

@@ -164,9 +164,6 @@ def _free(backend: dict[str, Any]) -> None:
             backend[name].close()
 
 
-# The tokenizer and the chat template of the file
-
-
 class LlamaTokenizer:
     """The vocabulary and template of a GGUF file, a `PromptTokenizer`."""
 

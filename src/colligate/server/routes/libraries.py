@@ -110,8 +110,6 @@ async def _describe(server: ServerState, name: str) -> LibraryShape:
     }
 
 
-# Uploads under way.
-
 jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 

@@ -63,7 +63,6 @@ _ASKED_OF_EACH = (
     ),
 )
 
-
 _BEGINNING = keep_beginning(_ASK_EACH, _ASKED_OF_EACH)
 
 

@@ -114,7 +114,6 @@ Reply with one line for each part that you choose: its tag, its id, and its firs
 [EXPAND] 30: ==words of heading 30==
 If there is neither, reply with this alone: {REFUSAL}"""
 
-
 _SLOT = "Tags and ids of the parts that help to answer the question:"
 
 

@@ -145,7 +145,6 @@ class AgentEnded(Event):
 _STORED = TypeAdapter(AgentEnded)
 """What is stored of an outcome as JSON, and reads it again."""
 
-
 VERSION = 9
 """The version of what is stored: outcomes of another version are not used."""
 
