@@ -172,9 +172,7 @@ def _attribute(text: str) -> str:
 class Reasoning(BaseModel):
     """The next thought, and whether something must be looked up. In the order of decoding."""
 
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["thought", "need_retrieve"]}
-    )
+    model_config = ConfigDict(json_schema_extra={"required": ["thought", "need_retrieve"]})
 
     thought: str = Field(json_schema_extra={"maxLength": 800})
     need_retrieve: bool = Field(default_factory=lambda: True)  # cut: nothing says that it is enough

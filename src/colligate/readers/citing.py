@@ -48,7 +48,7 @@ def _ask_for(schema: dict[str, Any]) -> None:
 class Quote(BaseModel):
     """Words of a passage; of any if its number is 0."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["passage", "quote"]})
+    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote"]})
 
     passage: int = Field(default=0, json_schema_extra=_ask_for)
     quote: str = Field(json_schema_extra={"maxLength": 400})
@@ -61,9 +61,7 @@ class Statement(Quote):
     quote is looked for in all. Lengths are limits for decoders: longer texts are valid.
     """
 
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["passage", "quote", "sentence"]}
-    )
+    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "sentence"]})
 
     sentence: str = Field(json_schema_extra={"maxLength": 600})
 
@@ -87,9 +85,7 @@ class ComputedStatement(BaseModel):
     a `Statement`, is accepted too. A sentence without a quote quotes itself.
     """
 
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["quotes", "sentence"]}
-    )
+    model_config = ConfigDict(json_schema_extra={"required": ["quotes", "sentence"]})
 
     quotes: list[Quote] = Field(
         default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}

@@ -43,7 +43,7 @@ class Reply(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["statements", "short_answer", "found"]}
+        json_schema_extra={"required": ["statements", "short_answer", "found"]}
     )
 
     statements: list[Any]
@@ -64,8 +64,7 @@ class SearchingReply(Reply):
     """A reply that says what to search for where the passages do not hold the answer."""
 
     model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]},
+        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]}
     )
 
     search: list[str] = Field(
@@ -84,7 +83,6 @@ class EachStatement(ComputedStatement):
     """A statement about one document, with what it says in a column of the answer's table."""
 
     model_config = ConfigDict(
-        extra="ignore",
         coerce_numbers_to_str=True,
         json_schema_extra={"required": ["quotes", "sentence", "column", "value"]},
     )

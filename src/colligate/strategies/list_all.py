@@ -61,9 +61,7 @@ _SAME_TOKENS = 600
 class Item(Quote):
     """A thing that a passage names."""
 
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["passage", "quote", "item"]}
-    )
+    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "item"]})
 
     quote: str = Field(json_schema_extra={"maxLength": 150})
     item: str = Field(json_schema_extra={"maxLength": 80})
@@ -71,8 +69,6 @@ class Item(Quote):
 
 class Items(BaseModel):
     """What one part of the documents names."""
-
-    model_config = ConfigDict(extra="ignore")
 
     items: list[Item] = Field(json_schema_extra={"maxItems": _MOST_ITEMS})
 
@@ -87,7 +83,7 @@ of one kind, are not the same. It is empty if all differ or you are not sure."""
 class Same(BaseModel):
     """The numbers of things that are one, for each thing with several names."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["same"]})
+    model_config = ConfigDict(json_schema_extra={"required": ["same"]})
 
     same: list[list[int]] = Field(default_factory=list, json_schema_extra={"maxItems": 30})
 

@@ -96,7 +96,7 @@ is the answer in a few words."""
 class Figure(BaseModel):
     """A figure or a date that was found in a document."""
 
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     document: int
     value: str = Field(json_schema_extra={"maxLength": 40})
@@ -106,7 +106,6 @@ class Combination(BaseModel):
     """What follows from the findings; missing fields leave them as a list."""
 
     model_config = ConfigDict(
-        extra="ignore",
         coerce_numbers_to_str=True,
         json_schema_extra=lambda schema: schema.update(required=list(schema["properties"])),
     )
