@@ -94,9 +94,7 @@ class Rewritten(Event):
     def line(self) -> str:
         return f"asked as: {self.alone}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 _IN_BYTES = frozenset({"pulling", "fetching"})  # phases
@@ -147,9 +145,7 @@ class Located(Event):
     def line(self) -> str:
         return f"located: {name_places(self.passages, 4)}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,7 @@ class Escalated(Event):
         by = "" if self.to.startswith("read") else f" ({self.to})"
         return f"{self.why}: {_STEPS[self.to][0]}{by}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 @dataclass(frozen=True)
