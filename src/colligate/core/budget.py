@@ -66,12 +66,10 @@ class TokenBudget:
         used, kept = self._meter.tokens, self._reserved
         if self._limit is not None and used + kept + tokens > self._limit:
             reserved = f", {kept} are kept for the last step" if kept else ""
-            raise BudgetExceeded(
-                "the token budget is spent",
-                f"{used} tokens are used{reserved} and the next call may take {tokens}, "
-                f"the limit is {self._limit}",
-                "raise the token limit (--max-tokens-total)",
-            )
+            why = f"{used} tokens are used{reserved} and the next call may take {tokens}, "
+            why += f"the limit is {self._limit}"
+            hint = "raise the token limit (--max-tokens-total)"
+            raise BudgetExceeded("the token budget is spent", why, hint)
         self._held += tokens
         try:
             yield

@@ -444,11 +444,9 @@ class Run(Scoring, Searching):
                     "what it has up to there is used"
                 )
             return StructuredReply(value, tuple(completions))
-        malformed = MalformedOutput(
-            f"{reply.model} gives no valid {schema.__name__}",
-            f"{len(completions)} answers, the last: {problem}",
-            "use a larger model",
-        )
+        what = f"{reply.model} gives no valid {schema.__name__}"
+        why = f"{len(completions)} answers, the last: {problem}"
+        malformed = MalformedOutput(what, why, "use a larger model")
         malformed.reply = reply.text
         raise malformed
 

@@ -69,14 +69,9 @@ class LocalModel:
         text, thinking = generated.text, ""
         if request.schema is None:  # no thinking comes in JSON: such marks in it are its text
             text, thinking = split_thinking(("<think>" if inside else "") + text)
-        return Completion(
-            text=text,
-            usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
-            model=self.name,
-            finish_reason=generated.finish_reason,
-            thinking=thinking,
-            warnings=() if backend.prompts.has_template else (f"{self.name} {_NO_TEMPLATE}",),
-        )
+        usage = Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens)
+        warnings = () if backend.prompts.has_template else (f"{self.name} {_NO_TEMPLATE}",)
+        return Completion(text, usage, self.name, generated.finish_reason, thinking, warnings)
 
     def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
         """Return what to generate, and whether the answer begins inside a block of thinking."""

@@ -275,11 +275,8 @@ class TopLogprobs:
         extra: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
         # At temperature 1 the log-probabilities are the model's own on every server.
         request = ChatRequest(messages, max_tokens=1, temperature=1.0)
-        missing = MissingCapability(
-            f"{self._name} gives no label probabilities",
-            "the server returns no top_logprobs",
-            _HINT,
-        )
+        what = f"{self._name} gives no label probabilities"
+        missing = MissingCapability(what, "the server returns no top_logprobs", _HINT)
 
         def learn(error: APIStatusError, sent: Mapping[str, Any]) -> bool:
             named = find_refused_parameter(error, ["top_logprobs", "logprobs"])

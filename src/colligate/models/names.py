@@ -452,12 +452,7 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 Options = Mapping[str, Any]
 
 _POLICY: Mapping[str, type] = {"in_flight": int, "timeout": float}
-_ENDPOINT: Mapping[str, type] = {
-    "context_tokens": int,
-    "thinking": str,
-    "extra_body": dict,
-    **_POLICY,
-}
+_ENDPOINT: Mapping[str, type] = {"context_tokens": int, "thinking": str, "extra_body": dict}
 _LLAMACPP: Mapping[str, type] = dict.fromkeys(
     ("context_tokens", "parallel", "threads", "draft"), int
 )
@@ -466,8 +461,8 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "bundled": _LLAMACPP,
     "gguf": _LLAMACPP,
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
-    "openai": {**_ENDPOINT, "key_variable": str},
-    "ollama": _ENDPOINT,
+    "openai": {**_ENDPOINT, **_POLICY, "key_variable": str},
+    "ollama": {**_ENDPOINT, **_POLICY},
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""

@@ -141,14 +141,8 @@ class OpenAIChat:
             warnings += (f"the content filter of {self._endpoint.url} stopped an answer",)
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
-        return Completion(
-            text=text,
-            usage=spent + reply.usage_for(request.messages),
-            model=self.name,
-            finish_reason=finish_reason,
-            thinking=thinking,
-            warnings=warnings,
-        )
+        usage = spent + reply.usage_for(request.messages)
+        return Completion(text, usage, self.name, finish_reason, thinking, warnings)
 
     async def _ask(
         self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None

@@ -239,12 +239,10 @@ def _download(
             return
         except SourceFailed as error:
             tried.append(f"{source}: {error}")
-    raise WeightsUnavailable(
-        f"cannot download {file.name} of {weights.name}",
-        "; ".join(tried),
-        "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
-        f"and run colligate models pull {weights.name}",
-    )
+    hint = "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
+    hint += f"and run colligate models pull {weights.name}"
+    what = f"cannot download {file.name} of {weights.name}"
+    raise WeightsUnavailable(what, "; ".join(tried), hint)
 
 
 _HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
@@ -409,11 +407,8 @@ def ignore_progress(done_bytes: int, total_bytes: int, what: str) -> None:
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
     """Return the error for files of `size` bytes that the disk does not take."""
     hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
-    return WeightsUnavailable(
-        f"cannot store {what} in {folder}",
-        error.strerror or str(error),
-        f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
-    )
+    why, hint = error.strerror or str(error), f"{hint} ({size / 1e6:.0f} MB are needed)"
+    return WeightsUnavailable(f"cannot store {what} in {folder}", why, f"{hint} and try again")
 
 
 # The package index (PEP 503 and PEP 691)

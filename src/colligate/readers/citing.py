@@ -361,17 +361,14 @@ def place_sentence(
     documents: Mapping[str, Document],
 ) -> Placed:
     """Locate the quotes of statements of one sentence; the claim has them as a reader saw them."""
-    located = [
-        (quote.quote, place)
-        for each in said
-        for quote, place in zip(
-            each.quotes, _locate_all(each.quotes, passages, documents), strict=True
-        )
-    ]
+    located: list[tuple[Quote, Place | None]] = []
+    for each in said:
+        found = _locate_all(each.quotes, passages, documents)
+        located += zip(each.quotes, found, strict=True)
     places = tuple(dict.fromkeys(place for _, place in located if place is not None))
     calculations = tuple(c for each in said for c in getattr(each, "calculations", ()))
     if not places:
-        return Placed(claim, (), calculations, next((quote for quote, _ in located), ""))
+        return Placed(claim, (), calculations, next((each.quote for each, _ in located), ""))
     quotes = []
     for place in places:
         document = documents[place.span.document_id]
@@ -416,14 +413,12 @@ def _locate(
     named = passages.get(quoted.passage)
     if named is not None and (place := _locate_in(named, quoted.quote, documents)):
         return place
-    others = list(
-        dict.fromkeys(
-            place
-            for passage in passages.values()
-            if passage is not named
-            and (place := _locate_in(passage, quoted.quote, documents, verbatim=True))
-        )
+    places = (
+        _locate_in(passage, quoted.quote, documents, verbatim=True)
+        for passage in passages.values()
+        if passage is not named
     )
+    others = list(dict.fromkeys(filter(None, places)))
     long = len(normalise(quoted.quote).text) >= _LONG_ENOUGH_TO_KNOW
     return others[0] if len(others) == 1 or (others and long) else None
 

@@ -246,12 +246,8 @@ class QuotingReader:
         if task.notes and shown and await find_excess(task):
             run.warn("the notes leave no room for a passage and are left out")
             task = replace(task, notes="")
-        fit = await fit_window(
-            shown,
-            lambda kept: self.messages(question, kept, task),
-            run,
-            Room(wanted.tokens, schema=wanted.reply, last=True),
-        )
+        room = Room(wanted.tokens, schema=wanted.reply, last=True)
+        fit = await fit_window(shown, lambda kept: self.messages(question, kept, task), run, room)
         if len(fit) == 1 and (excess := await find_excess(task)):
             fit = [await cut_passage(fit[0], excess, run)]
         return fit, task
@@ -321,13 +317,11 @@ def render_task(question: str, shown: Sequence[Shown], task: Task) -> str:
 
 async def keep_table_heads(shown: Sequence[Shown], run: Run) -> list[Shown]:
     """Return passages, those inside tables with the head that says what their columns are."""
-    return [
-        replace(
-            each,
-            passage=keep_table_head(each.passage, await run.document(each.passage.document_id)),
-        )
-        for each in shown
-    ]
+    headed = []
+    for each in shown:
+        document = await run.document(each.passage.document_id)
+        headed.append(replace(each, passage=keep_table_head(each.passage, document)))
+    return headed
 
 
 async def cut_passage(shown: Shown, over: int, run: Run) -> Shown:

@@ -447,10 +447,9 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         """
         infos = await (await service.open_sources(library)).documents()
         end = offset + limit
+        documents = [DocumentShape.model_validate(each).model_dump() for each in infos[offset:end]]
         return {
-            "documents": [
-                DocumentShape.model_validate(info).model_dump() for info in infos[offset:end]
-            ],
+            "documents": documents,
             "total": len(infos),
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),

@@ -91,15 +91,9 @@ class ScriptedModel:
         if isinstance(reply, Completion):
             return reply
         text, thinking = split_thinking(reply)
-        return Completion(
-            text=text,
-            usage=Usage(
-                input_tokens=await self.count_prompt(request.messages),
-                output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
-            ),
-            model=self.name,
-            thinking=thinking,
-        )
+        written = estimate_tokens(text) + estimate_tokens(thinking)
+        usage = Usage(await self.count_prompt(request.messages), written)
+        return Completion(text, usage, self.name, thinking=thinking)
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         if "likelihood" not in self._scripts:

