@@ -263,11 +263,9 @@ class Session:
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Open the models and return which needs of a strategy they meet, required ones first."""
         models = await self.open_models()
-        return check_needs(
-            kind.needs,
-            {role: model.capabilities for role, model in models.items()},
-            {role: self.find_unprobed(model) for role, model in models.items()},
-        )
+        offered = {role: model.capabilities for role, model in models.items()}
+        unsure = {role: self.find_unprobed(model) for role, model in models.items()}
+        return check_needs(kind.needs, offered, unsure)
 
     def find_unprobed(self, model: ChatModel) -> frozenset[Capability]:
         """Return what a model may turn out to offer when its server is asked."""

@@ -152,14 +152,10 @@ class MiniLMVerifier:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.name = f"onnx:{folder}" if folder else "head"
-        self._tokenizer, self._session = _read("verifier", folder)
+        self._model = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
-        inputs = {
-            "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
-            "passage": cut_ids(self._tokenizer, join_title(title, source), PASSAGE_TOKENS),
-        }
-        supports, contradicts, neither = _share(self._session.run(None, inputs))
+        supports, contradicts, neither = _rate(self._model, claim, join_title(title, source))
         return supports, contradicts, neither
 
     async def aclose(self) -> None: ...  # the session is freed with the object
@@ -173,20 +169,19 @@ class MiniLMKinds:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._tokenizer, self._session = _read("kinds", folder)
+        self._model = _read("kinds", folder)
 
     def score(self, question: str) -> list[float]:
         """Return the odds of each kind, in the order of the labels that were trained."""
-        inputs = {
-            "question": cut_ids(self._tokenizer, question, QUESTION_TOKENS),
-            "passage": cut_ids(self._tokenizer, "", PASSAGE_TOKENS),
-        }
-        return _share(self._session.run(None, inputs))
+        return _rate(self._model, question, "")
 
 
-def _share(outputs: Any) -> list[float]:
-    """Return the odds of the logits that a model gives for one pair."""
-    [[logits]] = outputs
+def _rate(model: tuple[Tokenizer, Any], question: str, passage: str) -> list[float]:
+    """Return the odds of a pair's labels, in the order of their training."""
+    tokenizer, session = model
+    asked = cut_ids(tokenizer, question, QUESTION_TOKENS)
+    read = cut_ids(tokenizer, passage, PASSAGE_TOKENS)
+    [[logits]] = session.run(None, {"question": asked, "passage": read})
     odds = np.exp(logits - logits.max())
     shares: list[float] = (odds / odds.sum()).tolist()
     return shares

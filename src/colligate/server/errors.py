@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NotRequired
@@ -144,9 +145,10 @@ def problem(
     status: int, detail: str, *, hint: str = "", kind: str = "", **more: Any
 ) -> dict[str, Any]:
     """Return a problem object; `kind` names a class of `colligate.errors`."""
+    named = re.sub(r"(?<=.)(?=[A-Z])", " ", kind).capitalize()  # "Unknown document"
     return {
         "type": f"urn:colligate:{kind}" if kind else "about:blank",
-        "title": _as_words(kind) if kind else HTTPStatus(status).phrase,
+        "title": named or HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
         **({"hint": hint} if hint else {}),
@@ -213,9 +215,3 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     }
 }
 """Problems in the OpenAPI document."""
-
-
-def _as_words(name: str) -> str:
-    """`UnknownDocument` as "Unknown document"."""
-    spaced = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return spaced[:1].upper() + spaced[1:]

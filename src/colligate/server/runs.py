@@ -358,10 +358,8 @@ def _describe_feedback(
     cited = [{key: each[key] for key in _CITED} for each in answer["citations"]]
     right: dict[str, Any] = {}
     if run.feedback.good and answer["found"]:
-        right = {
-            "answer": given,
-            "gold": [names.get(each["document"], each["document"]) for each in cited],
-        }
+        gold = [names.get(each["document"], each["document"]) for each in cited]
+        right = {"answer": given, "gold": gold}
     elif run.feedback.good:
         right = {"answerable": False}
     return {

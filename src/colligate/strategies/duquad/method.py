@@ -373,15 +373,12 @@ def _locate(
 def _show_quoted(documents: Sequence[NumberedDocument], stated: Sequence[Stated]) -> list[Shown]:
     """Return the sentences that the logs quote: a reader can cite what it is shown alone."""
     spans = [place.span for each in stated for place in each.places]
-    quoted = [
-        (number, passage, [each for each in spans if passage.span.contains(each)])
-        for number, passage in documents
-    ]
-    return [
-        Shown(_cut(passage, own), 0.0, f"document {number}, quoted by an agent", number)
-        for number, passage, own in quoted
-        if own
-    ]
+    shown = []
+    for number, passage in documents:
+        if own := [each for each in spans if passage.span.contains(each)]:
+            reason = f"document {number}, quoted by an agent"
+            shown.append(Shown(_cut(passage, own), 0.0, reason, number))
+    return shown
 
 
 # Events: what a run reports. The signals behind the local view are `signals.Weighted`.
