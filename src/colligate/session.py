@@ -281,9 +281,8 @@ class Session:
             await asyncio.wait_for(model.probe(), _SECONDS_TO_PROBE)
         except TimeoutError:
             why = f"no answer within {_SECONDS_TO_PROBE:g} seconds"
-            raise EndpointUnreachable(
-                f"cannot ask {model.name} what it offers", why, "is the server busy?"
-            ) from None
+            what = f"cannot ask {model.name} what it offers"
+            raise EndpointUnreachable(what, why, "is the server busy?") from None
         self._open.probed.append(model)
 
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:

@@ -64,9 +64,8 @@ async def score_relevance(
         suits = await run.suits_reranker(passages)
         by = "reranker" if suits else "embedder" if run.embedder else "bm25"
     if by == "reranker" and run.reranker is None:
-        raise UsageError(
-            "the run has no reranker", "scores by reranker are wanted", "name a --reranker"
-        )
+        what = "the run has no reranker"
+        raise UsageError(what, "scores by reranker are wanted", "name a --reranker")
     if not passages:
         return []
     if by == "reranker":

@@ -310,9 +310,8 @@ class Run(Scoring, Searching):
     ) -> NDArray[np.float32]:
         """Return the vectors of texts, [texts, dimension], each of unit length."""
         if self.embedder is None:
-            raise MissingCapability(
-                "the run has no embedder", "texts are compared by meaning", "name an --embedder"
-            )
+            what = "the run has no embedder"
+            raise MissingCapability(what, "texts are compared by meaning", "name an --embedder")
         return await self.embedder.embed(texts, kind=kind)
 
     async def read(

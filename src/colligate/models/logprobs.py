@@ -72,9 +72,8 @@ class PromptLogprobs:
             why = error.why or error.what
         except Garbled as error:
             why = str(error)
-        raise MissingCapability(
-            f"{endpoint.url} gives no likelihoods", why, "use a gguf: or hf: model, or vLLM"
-        )
+        what = f"{endpoint.url} gives no likelihoods"
+        raise MissingCapability(what, why, "use a gguf: or hf: model, or vLLM")
 
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], window: int | None

@@ -333,9 +333,8 @@ def split_address(rest: str) -> tuple[str, str | None]:
     model, url = _split_url(rest)
     if url is None and re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
         # Read as part of the model's name, it would send the documents to OpenAI.
-        raise UnknownModel(
-            f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
-        )
+        what = f"no model {rest!r}"
+        raise UnknownModel(what, "its address has no http:// or https://", "write MODEL@http://...")
     return model, url
 
 

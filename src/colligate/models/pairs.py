@@ -132,9 +132,8 @@ class MiniLMReranker:
                 loaded = _read("reranker", self._folder)
                 if len(loaded[1].get_outputs()[0].shape) != 3:
                     what = f"{self.name} is no reranker that finds answers"
-                    raise WeightsUnavailable(
-                        what, "", "train it with `colligate train head reranker`"
-                    )
+                    hint = "train it with `colligate train head reranker`"
+                    raise WeightsUnavailable(what, "", hint)
                 self._loaded = loaded
             return self._loaded
 

@@ -348,9 +348,8 @@ def _record(repository: str, wanted: str) -> str:
             raise SourceFailed(f"it states no size and SHA-256 of {file}")
     except SourceFailed as error:
         hint = "a path must exist; for the hub HF_TOKEN, HF_ENDPOINT and the network count"
-        raise WeightsUnavailable(
-            what, f"no such file is here, and the hub: {error}", hint
-        ) from None
+        why = f"no such file is here, and the hub: {error}"
+        raise WeightsUnavailable(what, why, hint) from None
     name, hub = f"{repository}:{file}", f"{repository}/{file}"
     pinned = PinnedFile(Path(file).name, size, sha256, hub=hub, revision=about.revision)
     record = {

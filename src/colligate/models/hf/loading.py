@@ -57,9 +57,8 @@ def find_source(target: str) -> ModelSource:
             raise WeightsUnavailable(f"cannot load {target}", "the folder has no config.json", hint)
         return ModelSource(str(path))
     if target.count("/") > 1 or target.startswith((".", "/", "~")) or target.endswith(".gguf"):
-        raise UnknownModel(
-            f"no model at {target}", "the file or folder does not exist", "check the path after hf:"
-        )
+        what = f"no model at {target}"
+        raise UnknownModel(what, "the file or folder does not exist", "check the path after hf:")
     return ModelSource(target)
 
 

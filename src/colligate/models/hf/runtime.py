@@ -71,9 +71,8 @@ class Runtime:
         except (RuntimeError, MemoryError) as error:
             memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
             hint = "ask over less text, or use a smaller model" if memory else ""
-            raise ServerFailed(
-                f"{self.name} could not compute", str(error).split("\n")[0][:300], hint
-            ) from error
+            what = f"{self.name} could not compute"
+            raise ServerFailed(what, str(error).split("\n")[0][:300], hint) from error
         finally:
             self._stop = before
 

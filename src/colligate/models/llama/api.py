@@ -415,9 +415,8 @@ class Context:
         self._library.llama_set_n_threads(self._handle, threads, threads)
         code: int = self._library.llama_decode(self._handle, batch)
         if code not in (0, _NO_ROOM):
-            raise ServerFailed(
-                f"{self.model.path.name} could not compute a batch", f"llama.cpp's result {code}"
-            )
+            what = f"{self.model.path.name} could not compute a batch"
+            raise ServerFailed(what, f"llama.cpp's result {code}")
         end = time.perf_counter()
         share = (time.process_time() - used) / (end - start) / threads
         if threads > 1:

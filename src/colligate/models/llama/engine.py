@@ -309,9 +309,8 @@ class LlamaEngine:
                     self._drop(self._kept[0])
                     continue
                 if len(self._active) == 1:
-                    raise ServerFailed(
-                        f"{self.name} has no room for a request", "its cells are full"
-                    )
+                    what = f"{self.name} has no room for a request"
+                    raise ServerFailed(what, "its cells are full")
                 # The last one to begin gives its cells to the others, and begins again when one of
                 # them has ended: at once, it would take back what they need.
                 last = chosen.pop()
