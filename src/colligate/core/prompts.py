@@ -30,6 +30,8 @@ class NumberedDocument(NamedTuple):
         return self.passage.span
 
 
+Numbered = Sequence[NumberedDocument]
+
 ANSWERED = "so the answer is"
 """The marker that ends a chain of reasoning sentences (IRCoT)."""
 
@@ -93,7 +95,7 @@ def render_thoughts(thoughts: Sequence[str]) -> str:
     return enclose("thoughts", "\n".join(lines))
 
 
-def render_documents(numbered: Sequence[NumberedDocument]) -> tuple[str, list[tuple[int, int]]]:
+def render_documents(numbered: Numbered) -> tuple[str, list[tuple[int, int]]]:
     """Return documents, each in a tag with its number, and the span of each title and text."""
     text, spans = "<documents>\n", []
     for number, passage in numbered:

@@ -14,11 +14,9 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
 from cachetools import LRUCache
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer, Claim, Evidence, Form, Stated, Verdict
@@ -48,6 +46,7 @@ from colligate.models import (
     Reranker,
     Role,
 )
+from colligate.models.base import TextKind, Vectors
 from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.metering import Meter
 from colligate.models.structured import (
@@ -139,9 +138,7 @@ class Check(Protocol):
 class Embeds(Protocol):
     """An `Embedder`, or a library, which opens its own at the first call."""
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]: ...
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors: ...
 
 
 OnText = Callable[[str], None]
@@ -305,9 +302,7 @@ class Run(Scoring, Searching):
         """Return the documents of these passages by id."""
         return {p.document_id: await self.document(p.document_id) for p in passages}
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return the vectors of texts, [texts, dimension], each of unit length."""
         if self.embedder is None:
             what = "the run has no embedder"

@@ -287,6 +287,10 @@ class AdapterModel(Protocol):
         """
 
 
+TextKind = Literal["passage", "query"]
+Vectors = NDArray[np.float32]
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Turns texts into vectors of length `dimension`.
@@ -300,9 +304,7 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return one row per text, float32, of unit length. Empty texts are allowed."""
 
     async def aclose(self) -> None:
@@ -320,7 +322,7 @@ _EMBEDDER_PREFIXES = {
 }
 
 
-def find_embedder_prefix(model: str, kind: Literal["passage", "query"]) -> str:
+def find_embedder_prefix(model: str, kind: TextKind) -> str:
     """Return what texts of a kind begin with for an embedder that was trained so.
 
     >>> find_embedder_prefix("intfloat/multilingual-e5-large", "query")

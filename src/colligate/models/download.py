@@ -12,6 +12,7 @@ import httpx2
 
 from colligate.errors import WeightsUnavailable
 
+OnBytes = Callable[[int], None]
 Read = Callable[[int], Iterator[bytes]]
 """Yields the bytes of a file from a position on, or raises SourceFailed."""
 
@@ -24,9 +25,7 @@ ATTEMPTS = 5
 IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
 
 
-def fetch(
-    unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
-) -> None:
+def fetch(unfinished: Path, size: int, sha256: str, read: Read, on_bytes: OnBytes) -> None:
     """Append what `read` yields to `unfinished` until it is exactly the pinned file.
 
     A download that breaks off is continued where it broke, later and from another source too. What
@@ -58,9 +57,7 @@ def fetch(
             raise SourceFailed(f"it sends fewer than the {size} bytes that are pinned")
 
 
-def _append(
-    unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
-) -> None:
+def _append(unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: OnBytes) -> None:
     for piece in pieces:
         with unfinished.open("ab") as out:
             out.write(piece)

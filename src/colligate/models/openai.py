@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from openai import AsyncOpenAI, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
@@ -27,7 +26,9 @@ from colligate.models.base import (
     LabelOdds,
     Message,
     OnToken,
+    TextKind,
     Usage,
+    Vectors,
     encodable,
     find_embedder_prefix,
 )
@@ -326,9 +327,7 @@ class OpenAIEmbedder:
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self.name!r})"
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         prefix = find_embedder_prefix(self._model, kind)
@@ -347,12 +346,12 @@ class OpenAIEmbedder:
             tokens += size
         yield batch
 
-    async def _post(self, batch: list[str]) -> NDArray[np.float32]:
+    async def _post(self, batch: list[str]) -> Vectors:
         body = {"model": self._model, "input": batch}
         read = partial(self._read, count=len(batch))
         return await self._endpoint.post("/embeddings", body, read, model=self._model)
 
-    def _read(self, answer: Any, count: int) -> NDArray[np.float32]:
+    def _read(self, answer: Any, count: int) -> Vectors:
         """Return the vectors in the order asked, checked and scaled to unit length."""
         try:
             entries = answer["data"]

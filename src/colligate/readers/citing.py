@@ -102,6 +102,12 @@ class ComputedStatement(BaseModel):
         return value
 
 
+Statements = Sequence[Statement | ComputedStatement]
+Documents = Mapping[str, Document]
+Passages = Mapping[int, Passage]
+"""The passages that were shown, by their numbers."""
+
+
 @dataclass(frozen=True)
 class Cited:
     """An answer text with numbered marks, its citations, what was dropped, and the short answer."""
@@ -138,12 +144,7 @@ class Placed:
 
 
 async def cite(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    run: Run,
-    *,
-    short: str = "",
+    question: str, statements: Statements, passages: Passages, run: Run, *, short: str = ""
 ) -> Cited:
     """Locate, check and number the statements, and write them as one text.
 
@@ -170,10 +171,7 @@ async def cite(
 
 
 async def locate_statements(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Sequence[Passage],
-    run: Run,
+    question: str, statements: Statements, passages: Sequence[Passage], run: Run
 ) -> list[Stated]:
     """Return the statements of an earlier step that have places: notes, which are not judged."""
     placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
@@ -274,9 +272,7 @@ async def judge_claims(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict
     return verdicts
 
 
-def write_answer(
-    stated: Sequence[Stated], documents: Mapping[str, Document], between: str = " "
-) -> Cited:
+def write_answer(stated: Sequence[Stated], documents: Documents, between: str = " ") -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     supported: list[tuple[Place, tuple[int, int]]] = []
@@ -291,7 +287,7 @@ def write_answer(
 
 
 def cite_places(
-    supported: Sequence[tuple[Place, tuple[int, int]]], documents: Mapping[str, Document]
+    supported: Sequence[tuple[Place, tuple[int, int]]], documents: Documents
 ) -> tuple[Citation, ...]:
     """Return a citation for each place, in the order of first use.
 
@@ -333,10 +329,7 @@ async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document
 
 
 async def _place(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    run: Run,
+    question: str, statements: Statements, passages: Passages, run: Run
 ) -> list[Placed]:
     """Return each distinct statement with its places, its claim, and what of it is missing."""
     documents = await run.documents_of(list(passages.values()))
@@ -355,10 +348,7 @@ async def _place(
 
 
 def place_sentence(
-    claim: Claim,
-    said: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    documents: Mapping[str, Document],
+    claim: Claim, said: Statements, passages: Passages, documents: Documents
 ) -> Placed:
     """Locate the quotes of statements of one sentence; the claim has them as a reader saw them."""
     located: list[tuple[Quote, Place | None]] = []
@@ -387,7 +377,7 @@ def place_sentence(
 
 
 def _locate_all(
-    quotes: Sequence[Quote], passages: Mapping[int, Passage], documents: Mapping[str, Document]
+    quotes: Sequence[Quote], passages: Passages, documents: Documents
 ) -> list[Place | None]:
     """Return the places of the quotes of one statement.
 
@@ -402,9 +392,7 @@ def _locate_all(
     return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
-def _locate(
-    quoted: Quote, passages: Mapping[int, Passage], documents: Mapping[str, Document]
-) -> Place | None:
+def _locate(quoted: Quote, passages: Passages, documents: Documents) -> Place | None:
     """Return the sentences around a quote, first in the passage that it names.
 
     Models copy well and count badly, so a quote that is word for word in exactly one other passage
@@ -424,7 +412,7 @@ def _locate(
 
 
 def _locate_in(
-    passage: Passage, quote: str, documents: Mapping[str, Document], *, verbatim: bool = False
+    passage: Passage, quote: str, documents: Documents, *, verbatim: bool = False
 ) -> Place | None:
     """Return the whole sentences around a quote in a passage."""
     document = documents[passage.document_id]
@@ -436,7 +424,7 @@ def _locate_in(
 
 
 def _claim_short(
-    question: str, short: str, stated: Sequence[Stated], documents: Mapping[str, Document]
+    question: str, short: str, stated: Sequence[Stated], documents: Documents
 ) -> Claim:
     """Return the short answer with the statements and all that they cite."""
     said = Quoted("", " ".join(each.sentence for each in stated if each.places))
@@ -444,15 +432,13 @@ def _claim_short(
     return Claim(short, (said, *_quote_places(places, documents)), question)
 
 
-def _title_documents(
-    stated: Sequence[Stated], documents: Mapping[str, Document]
-) -> tuple[str, ...]:
+def _title_documents(stated: Sequence[Stated], documents: Documents) -> tuple[str, ...]:
     """Return the titles of the documents that statements cite, one for each."""
     spans = {place.span.document_id: place.span for each in stated for place in each.places}
     return tuple(documents[name].passage(span).full_title for name, span in spans.items())
 
 
-def _quote_places(places: Iterable[Place], documents: Mapping[str, Document]) -> tuple[Quoted, ...]:
+def _quote_places(places: Iterable[Place], documents: Documents) -> tuple[Quoted, ...]:
     found = ((documents[place.span.document_id], place.span) for place in places)
     return tuple(_quote(document, span, document.slice(span)) for document, span in found)
 

@@ -38,6 +38,7 @@ from colligate.server.shapes import (
     OnEvent,
     RetrieverName,
     Risk,
+    RunRequest,
     StrategyName,
     TableRequest,
     TableShape,
@@ -189,10 +190,7 @@ class SingleLibrary:
         return opened if documents is None else opened.view(documents)
 
     async def answer(
-        self,
-        request: AskRequest | TableRequest,
-        library: str = DEFAULT_LIBRARY,
-        on_event: OnEvent | None = None,
+        self, request: RunRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the answer or the table as JSON; the run stops when the caller is cancelled."""
         _require_default(library)

@@ -41,6 +41,7 @@ from colligate.server.shapes import (
     AskRequest,
     Correction,
     Feedback,
+    RunRequest,
     TableRequest,
     describe_filled,
     describe_row,
@@ -80,7 +81,7 @@ class Runs:
             for run in await in_thread(_load_runs, folder):
                 self._runs[run.id] = run
 
-    async def start(self, library: str, request: AskRequest | TableRequest) -> RecordedRun:
+    async def start(self, library: str, request: RunRequest) -> RecordedRun:
         """Ask a question of a library, or fill a table over it.
 
         `Busy` if too many runs wait or the server is stopping.
@@ -234,7 +235,7 @@ class Runs:
         return [_describe_feedback(run, await run.result(), names) for run in rated]
 
     async def _execute(
-        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+        self, run: RecordedRun, request: RunRequest, strategy: Strategy | None
     ) -> None:
         began = None
         state: WorkState
@@ -271,7 +272,7 @@ class Runs:
             await self._delete(run)
 
     async def _run(
-        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+        self, run: RecordedRun, request: RunRequest, strategy: Strategy | None
     ) -> Answer | Table:
         engine = self._libraries.engine(run.library)
         limits: Any = request.model_dump(

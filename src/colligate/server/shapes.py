@@ -203,6 +203,9 @@ class TableRequest(BaseModel):
         return Layout(parse_columns(given) if isinstance(given, str) else tuple(given), self.rows)
 
 
+RunRequest = AskRequest | TableRequest
+
+
 class Correction(BaseModel):
     """What a person says of a cell; `row` names a record of the document, if rows are records."""
 

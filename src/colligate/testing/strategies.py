@@ -19,10 +19,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Opened
@@ -42,7 +41,9 @@ from colligate.models.base import (
     Completion,
     LabelOdds,
     Role,
+    TextKind,
     Usage,
+    Vectors,
 )
 from colligate.models.metering import Meter
 from colligate.readers import make_reader
@@ -194,9 +195,7 @@ class _Failing:
             if self._after[what] < 0:
                 raise ServerFailed(f"the {what} fails", "503")
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         self.count("embedder")
         return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
 
