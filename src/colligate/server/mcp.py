@@ -334,8 +334,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"
             answer["warnings"] = [*answer["warnings"], missing]
-        content = [TextContent(type="text", text=render_answer(answer).text)]
-        return CallToolResult(content=content, structured_content=answer)
+        content = TextContent(type="text", text=render_answer(answer).text)
+        return CallToolResult(content=[content], structured_content=answer)
 
     @_tool(server, "Fill a table")
     async def fill_table(
@@ -366,8 +366,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         text = TABLE_FORMATS[".md"][1](read_table(table)).decode()
         if len(text) > _MAX_CHARACTERS:
             text = f"{text[:_MAX_CHARACTERS]}\n(cut here: name fewer documents to see the rest)"
-        content = [TextContent(type="text", text=text)]
-        return CallToolResult(content=content, structured_content=table)
+        content = TextContent(type="text", text=text)
+        return CallToolResult(content=[content], structured_content=table)
 
     @_tool(server, "Search the documents")
     async def search(
