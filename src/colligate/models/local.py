@@ -143,15 +143,17 @@ class LocalModel:
         return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
 
     async def _score(self, read: Callable[[Prompts], list[Pair]]) -> list[list[float]]:
-        pairs = await self._backend.reading.run(lambda: read(self._backend.prompts))
-        return await self._backend.compute(
-            lambda halt: self._backend.score(pairs, self._adapter, halt)
-        )
+        backend, pairs = self._backend, await self._read(read)
+        return await backend.compute(lambda halt: backend.score(pairs, self._adapter, halt))
+
+    async def _read(self, work: Callable[[Prompts], T]) -> T:
+        """Do some work with the tokenizer, in its thread."""
+        return await self._backend.reading.run(lambda: work(self._backend.prompts))
 
     async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
         check_spans(text, spans)
         backend = self._backend
-        ids, covered = await backend.reading.run(lambda: backend.prompts.encode_whole(text))
+        ids, covered = await self._read(lambda prompts: prompts.encode_whole(text))
         row = await backend.compute(lambda halt: backend.attend(ids, self._adapter, halt))
         return [average_span(row, covered, span) for span in spans]
 
@@ -165,19 +167,13 @@ class LocalModel:
         return view
 
     async def count_tokens(self, text: str) -> int:
-        return await self._backend.reading.run(
-            lambda: len(self._backend.prompts.encode_literal(text))
-        )
+        return await self._read(lambda prompts: len(prompts.encode_literal(text)))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        def count() -> int:
-            prompts = self._backend.prompts
-            return len(prompts.encode(prompts.render(messages)))
-
-        return await self._backend.reading.run(count)
+        return await self._read(lambda prompts: len(prompts.encode(prompts.render(messages))))
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        return await self._backend.reading.run(lambda: self._backend.prompts.token_spans(text))
+        return await self._read(lambda prompts: prompts.token_spans(text))
 
     async def aclose(self) -> None:
         if not self._adapter:  # the base owns the weights

@@ -75,9 +75,8 @@ class OpenAIChat:
         self._extra = dict(extra_body or {})
         # What is added changes the answers: it is a part of the key under which they are kept.
         self.version = json.dumps(self._extra, sort_keys=True) if self._extra else ""
-        self._endpoint = Endpoint(
-            base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
-        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL")
+        self._endpoint = Endpoint(url, api_key, policy=policy)
         self.context_tokens = context_tokens  # as given, or as the server reports (vLLM does)
         self._owns_endpoint = True  # an adapter's connections are its base's
         self._forget()
@@ -303,9 +302,8 @@ class OpenAIEmbedder:
         policy: Policy | None = None,
     ) -> None:
         self._model = model
-        self._endpoint = Endpoint(
-            base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
-        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL")
+        self._endpoint = Endpoint(url, api_key, policy=policy)
         self.name = _name(model, self._endpoint)
         self._dimension: int | None = None
 

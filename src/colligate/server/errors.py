@@ -85,27 +85,17 @@ class Refused(HTTPException):
 
 # An error has the status of its class, or of the nearest class that it is derived from.
 _STATUS: dict[type, int] = {
-    NotHere: 404,
-    UnknownDocument: 404,
     Forbidden: 403,
-    Conflict: 409,
-    NoDocuments: 409,
-    EmbedderMismatch: 409,
-    Busy: 503,
-    RateLimited: 503,
-    LibraryLocked: 503,
+    **dict.fromkeys((NotHere, UnknownDocument), 404),
+    **dict.fromkeys((Conflict, NoDocuments, EmbedderMismatch), 409),
     TooLarge: 413,
     UnsupportedFormat: 415,
-    MissingExtra: 501,
-    UsageError: 422,
-    ReadingError: 422,
-    SpanError: 422,
-    BudgetExceeded: 422,
-    ContextTooSmall: 422,
-    MissingCapability: 422,
-    WeightsUnavailable: 422,
-    ModelError: 502,
+    **dict.fromkeys((UsageError, ReadingError, SpanError, BudgetExceeded), 422),
+    **dict.fromkeys((ContextTooSmall, MissingCapability, WeightsUnavailable), 422),
     ColligateError: 500,
+    MissingExtra: 501,
+    ModelError: 502,
+    **dict.fromkeys((Busy, RateLimited, LibraryLocked), 503),
 }
 
 

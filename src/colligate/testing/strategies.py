@@ -1,13 +1,4 @@
-"""The suite of what every strategy promises, whatever it is.
-
-    from colligate.testing import strategy_suite
-
-    @pytest.mark.parametrize("check", strategy_suite(MyStrategy), ids=str)
-    async def test_my_strategy(check):
-        await check()
-
-A check raises AssertionError if a promise is broken.
-"""
+"""The suite of what every strategy promises; a check raises AssertionError if one is broken."""
 
 from __future__ import annotations
 
@@ -433,7 +424,6 @@ async def check_budgets(case: Case) -> None:
 
 async def check_refusal(case: Case) -> None:
     """Check that a reader that finds nothing is believed."""
-
     if not case.kind.needs.reads:
         return
 

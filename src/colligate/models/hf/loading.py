@@ -174,10 +174,8 @@ _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 def _choose_device(torch: Any, named: str) -> str:
     if named == "auto":
-        found = (
-            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        )
-        return found.type if found is not None else "cpu"
+        there = torch.accelerator.is_available()
+        return torch.accelerator.current_accelerator().type if there else "cpu"
     try:
         torch.empty(0, device=named)
     except Exception as error:  # torch has no common class: RuntimeError, AssertionError, ...
