@@ -326,9 +326,7 @@ async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list):
         raise Garbled("/models lists nothing")
-    return {
-        str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry
-    }
+    return {str(each["id"]): each for each in entries if isinstance(each, dict) and "id" in each}
 
 
 # Whatever its status: the prompt is too long. Servers word it differently.

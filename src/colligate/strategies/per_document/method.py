@@ -271,9 +271,7 @@ class Told(Event):
     @property
     def named(self) -> list[Stated]:
         """The statements, each after the document's title."""
-        return [
-            replace(each, sentence=f"{self.title}: {each.sentence}") for each in self.statements
-        ]
+        return [replace(one, sentence=f"{self.title}: {one.sentence}") for one in self.statements]
 
     @property
     def text(self) -> str:
