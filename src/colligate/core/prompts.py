@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.documents import Document, Passage, Span
 from colligate.documents.sentences import split_sentences
@@ -171,10 +171,8 @@ def _attribute(text: str) -> str:
     return " ".join(escape(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
 
 
-class Reasoning(BaseModel):
+class Reasoning(BaseModel, json_schema_extra={"required": ["thought", "need_retrieve"]}):
     """The next thought, and whether something must be looked up. In the order of decoding."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["thought", "need_retrieve"]})
 
     thought: str = Field(json_schema_extra={"maxLength": 800})
     need_retrieve: bool = Field(default_factory=lambda: True)  # cut: nothing says that it is enough

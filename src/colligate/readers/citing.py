@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from colligate.core.answer import (
     COMPUTED,
@@ -45,23 +45,19 @@ def _ask_for(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-class Quote(BaseModel):
+class Quote(BaseModel, json_schema_extra={"required": ["passage", "quote"]}):
     """Words of a passage; of any if its number is 0."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote"]})
 
     passage: int = Field(default=0, json_schema_extra=_ask_for)
     quote: str = Field(json_schema_extra={"maxLength": 400})
 
 
-class Statement(Quote):
+class Statement(Quote, json_schema_extra={"required": ["passage", "quote", "sentence"]}):
     """One sentence of the answer and the words it rests on.
 
     A quote without a sentence states itself. All fields are asked for; without a passage, 0, the
     quote is looked for in all. Lengths are limits for decoders: longer texts are valid.
     """
-
-    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "sentence"]})
 
     sentence: str = Field(json_schema_extra={"maxLength": 600})
 
@@ -78,14 +74,12 @@ class Statement(Quote):
         return (self,)
 
 
-class ComputedStatement(BaseModel):
+class ComputedStatement(BaseModel, json_schema_extra={"required": ["quotes", "sentence"]}):
     """One sentence of the answer and the words it rests on, of several passages together.
 
     It may name how its number follows from quoted ones. A single quote next to the sentence, as in
     a `Statement`, is accepted too. A sentence without a quote quotes itself.
     """
-
-    model_config = ConfigDict(json_schema_extra={"required": ["quotes", "sentence"]})
 
     quotes: list[Quote] = Field(
         default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}

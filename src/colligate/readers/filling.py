@@ -55,10 +55,8 @@ _SHOWN = frozenset(
 _CHOICES = ("anyOf", "oneOf", "allOf")
 
 
-class _Found(Quote):
+class _Found(Quote, json_schema_extra={"required": ["passage", "quote", "value"]}):
     """A value and the words that say it."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "value"]})
 
     # A small model that may write null for the whole writes it everywhere.
     quote: str = Field(default="", json_schema_extra={"maxLength": 400})

@@ -35,16 +35,12 @@ from colligate.readers.citing import (
 from colligate.readers.drafting import Draft
 
 
-class Reply(BaseModel):
+class Reply(BaseModel, json_schema_extra={"required": ["statements", "short_answer", "found"]}):
     """What the replies of readers have in common: all fields are asked for, not all are needed.
 
     Without `found` the statements are the verdict, and with it there may be no statements. Lengths
     are limits for decoders: a longer reply is valid. The order of the fields is that of decoding.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={"required": ["statements", "short_answer", "found"]}
-    )
 
     statements: list[Any]
     short_answer: str = Field(default="", json_schema_extra={"maxLength": 600})

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import NOT_FOUND, Answer, Place, Stated
@@ -58,10 +58,8 @@ _ITEMS_TOKENS = 3000
 _SAME_TOKENS = 600
 
 
-class Item(Quote):
+class Item(Quote, json_schema_extra={"required": ["passage", "quote", "item"]}):
     """A thing that a passage names."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "item"]})
 
     quote: str = Field(json_schema_extra={"maxLength": 150})
     item: str = Field(json_schema_extra={"maxLength": 80})
@@ -80,10 +78,8 @@ Reply with JSON. "same" lists the groups of numbers that are one thing; things t
 of one kind, are not the same. It is empty if all differ or you are not sure."""
 
 
-class Same(BaseModel):
+class Same(BaseModel, json_schema_extra={"required": ["same"]}):
     """The numbers of things that are one, for each thing with several names."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["same"]})
 
     same: list[list[int]] = Field(default_factory=list, json_schema_extra={"maxItems": 30})
 

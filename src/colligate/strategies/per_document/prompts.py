@@ -93,10 +93,8 @@ or YYYY. "documents" are the numbers of all documents that meet the question, an
 is the answer in a few words."""
 
 
-class Figure(BaseModel):
+class Figure(BaseModel, coerce_numbers_to_str=True):
     """A figure or a date that was found in a document."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     document: int
     value: str = Field(json_schema_extra={"maxLength": 40})
