@@ -20,9 +20,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-# Several calls at once
-
-
 async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines together and return their results in order.
 
@@ -109,9 +106,6 @@ class Slots:
         return here.setdefault((key, most), asyncio.Semaphore(most))
 
 
-# Threads
-
-
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run blocking work (SQLite, the index, files) in a thread.
 
@@ -149,16 +143,12 @@ class Threads:
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run work in one of the threads; cancelling the future before it begins prevents it.
 
-        Raises:
-            ModelError: the model was closed, or belongs to the process this one was forked from.
+        ModelError if the model was closed, or belongs to the process this one was forked from.
         """
         if os.getpid() != self._process:
             # Threads do not survive a fork: the wait would never end.
-            raise ModelError(
-                f"{self._name} belongs to another process",
-                "this process was forked from it",
-                "open the model again",
-            )
+            what = f"{self._name} belongs to another process"
+            raise ModelError(what, "this process was forked from it", "open the model again")
         try:
             future = self._executor.submit(work)
         except RuntimeError as error:

@@ -150,9 +150,6 @@ def escape_markdown(text: str) -> str:
     return _FIRST_MARKS.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", text))
 
 
-# Files
-
-
 class Format(NamedTuple):
     """A kind of file: its media type, and the bytes of an answer (the object of `ask --json`)."""
 
@@ -163,8 +160,7 @@ class Format(NamedTuple):
 def choose_format(path: Path) -> Format:
     """Return the format that a file's ending names, if the file can be written.
 
-    Raises:
-        UsageError: no format has this ending, or the file cannot be written in its folder.
+    UsageError if no format has this ending, or the file cannot be written in its folder.
     """
     found = FORMATS.get(path.suffix.lower())
     if found is None:

@@ -26,8 +26,7 @@ def plugins(kind: str) -> dict[str, EntryPoint]:
 def load_plugin(kind: str, name: str, expected: type = object) -> Any:
     """Load what is registered under a name.
 
-    Raises:
-        UsageError: it cannot be imported, or is not an instance of `expected`.
+    UsageError if it cannot be imported, or is not an instance of `expected`.
     """
     entry = plugins(kind)[name]
     failed = f"cannot load {name!r} of colligate.{kind} ({entry.value})"

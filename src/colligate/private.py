@@ -17,8 +17,7 @@ def make_private_folder(folder: Path) -> None:
 def make_private_file(file: Path, *, fresh: bool = False) -> None:
     """Make an empty file that only its owner can read, unless it exists.
 
-    Raises:
-        FileExistsError: with `fresh`, if it exists.
+    With `fresh`, FileExistsError if it exists.
     """
     try:
         # An existing file is not even opened: closing it would end SQLite's locks on it.

@@ -174,7 +174,6 @@ class Finding:
     page: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
         return {
             "status": self.status,
             "why": self.why,

@@ -187,8 +187,7 @@ class Session:
     ) -> dict[Role, ChatModel]:
         """Open the model of each role that has one of its own; the reader always has.
 
-        Raises:
-            UnknownModel, ModelError: a model cannot be opened.
+        UnknownModel or ModelError if a model cannot be opened.
         """
         trace = trace or self.make_trace()
         models: dict[Role, ChatModel] = {}
@@ -264,11 +263,9 @@ class Session:
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Open the models and return which needs of a strategy they meet, required ones first."""
         models = await self.open_models()
-        return check_needs(
-            kind.needs,
-            {role: model.capabilities for role, model in models.items()},
-            {role: self.find_unprobed(model) for role, model in models.items()},
-        )
+        offered = {role: model.capabilities for role, model in models.items()}
+        unsure = {role: self.find_unprobed(model) for role, model in models.items()}
+        return check_needs(kind.needs, offered, unsure)
 
     def find_unprobed(self, model: ChatModel) -> frozenset[Capability]:
         """Return what a model may turn out to offer when its server is asked."""
@@ -284,9 +281,8 @@ class Session:
             await asyncio.wait_for(model.probe(), _SECONDS_TO_PROBE)
         except TimeoutError:
             why = f"no answer within {_SECONDS_TO_PROBE:g} seconds"
-            raise EndpointUnreachable(
-                f"cannot ask {model.name} what it offers", why, "is the server busy?"
-            ) from None
+            what = f"cannot ask {model.name} what it offers"
+            raise EndpointUnreachable(what, why, "is the server busy?") from None
         self._open.probed.append(model)
 
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:

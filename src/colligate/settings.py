@@ -101,12 +101,10 @@ class Settings:
     def load(cls, path: str | Path | None = None) -> Settings:
         """Read the environment, and a file for what the environment does not name.
 
-        The file is `path`, or COLLIGATE_CONFIG, or `colligate.toml` in the working folder, or
-        a `pyproject.toml` there that has a table `tool.colligate`, or the `colligate.toml` in the
-        user's configuration folder. The last three need not exist.
-
-        Raises:
-            UsageError: the file cannot be read, or something in it is not valid.
+        The file is `path`, or COLLIGATE_CONFIG, or `colligate.toml` in the working folder, or a
+        `pyproject.toml` there that has a table `tool.colligate`, or the `colligate.toml` in the
+        user's configuration folder. The last three need not exist. UsageError if the file cannot be
+        read, or something in it is not valid.
         """
         file, trusted = _find(path or os.environ.get("COLLIGATE_CONFIG"))
         settings = cls() if file is None else _read(file, trusted)
@@ -126,7 +124,6 @@ class Settings:
         return replace(self, **given)
 
     def of(self, role: Role) -> Named | None:
-        """Return the name of a role's model."""
         named: Named | None = getattr(self, role.value)
         return named
 

@@ -27,11 +27,7 @@ T = TypeVar("T")
 
 
 def ask(
-    question: str,
-    paths: Paths = (),
-    *,
-    strategy: str | Strategy = DEFAULT_STRATEGY,
-    **options: Any,
+    question: str, paths: Paths = (), *, strategy: str | Strategy = DEFAULT_STRATEGY, **options: Any
 ) -> Answer:
     """Answer one question over files and folders, or over a library (`library="papers.library"`).
 
@@ -42,9 +38,7 @@ def ask(
     Raises:
         ColligateError: as `Engine.ask`.
     """
-    how: Any = {
-        name: options.pop(name) for name in [*options] if name in AskOptions.__annotations__
-    }
+    how: Any = {each: options.pop(each) for each in AskOptions.__annotations__ if each in options}
 
     async def answer() -> Answer:
         async with Engine(**options) as engine:

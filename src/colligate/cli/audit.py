@@ -66,17 +66,11 @@ def audit_command(
     if as_json:
         print_json([each.to_json() for each in findings])
     else:
-        rows = [
-            (
-                str(number),
-                each.status.value,
-                (each.title or each.cited.document)
-                + ("" if each.page is None else f", page {each.page}"),
-                each.why,
-                each.cited.quote[:_SHOWN],
-            )
-            for number, each in enumerate(findings, 1)
-        ]
+        rows = []
+        for number, each in enumerate(findings, 1):
+            page = "" if each.page is None else f", page {each.page}"
+            where, quote = f"{each.title or each.cited.document}{page}", each.cited.quote[:_SHOWN]
+            rows.append((str(number), each.status.value, where, each.why, quote))
         print_result(make_table(("", "citation", "document", "its words", "quote"), rows))
     note(f"{holding} of {len(findings)} citations hold")
     return ANSWERED if holding == len(findings) else FAULT

@@ -124,9 +124,6 @@ def warn(text: str) -> None:
     tell(f"warning: {text}", "yellow")
 
 
-# Streams
-
-
 def prepare_streams() -> None:
     """Print `?` for characters that a stream's encoding lacks, and allow closed streams (`>&-`)."""
     sys.stdout = sys.stdout or io.StringIO()
@@ -164,8 +161,6 @@ def make_console(stream: TextIO) -> Console:
     made.width = max(20, min(made.width, 110)) if watched else 10_000
     return made
 
-
-# Foreign text
 
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 # Control characters become their symbols (ESC is U+241B). C1 controls, lone surrogates and the

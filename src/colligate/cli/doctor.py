@@ -319,5 +319,4 @@ def _find_pinned(name: str) -> str | None:
 
 
 def _runs_on_llama(name: str) -> bool:
-    """Return whether the model of a name runs on the libraries of llama.cpp."""
     return split_name(split_adapter(name)[0])[0] in ("bundled", "gguf")

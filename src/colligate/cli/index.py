@@ -21,8 +21,7 @@ app = typer.Typer(add_completion=False)
 @command(app)
 async def index_command(
     paths: Annotated[
-        list[str],
-        options.argument("Files, folders and https: addresses to add.", "PATH..."),
+        list[str], options.argument("Files, folders and https: addresses to add.", "PATH...")
     ],
     *,
     where: options.LibraryOptions,

@@ -173,8 +173,7 @@ async def library_erase_command(
 @command(app, "snapshot")
 async def library_snapshot_command(
     name: Annotated[
-        str | None,
-        options.argument("A new name; without one, list them.", "NAME"),
+        str | None, options.argument("A new name; without one, list them.", "NAME")
     ] = None,
     *,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the snapshot.")] = False,
@@ -202,9 +201,7 @@ async def library_snapshot_command(
 
 @command(app, "restore")
 async def library_restore_command(
-    name: Annotated[str, options.argument("A snapshot.", "NAME")],
-    *,
-    where: options.LibraryOptions,
+    name: Annotated[str, options.argument("A snapshot.", "NAME")], *, where: options.LibraryOptions
 ) -> int:
     """Go back to a snapshot: what was added or removed since is undone.
 

@@ -23,16 +23,10 @@ def models_list_command() -> int:
     from colligate.models.llama.libraries import library_entry
     from colligate.models.weights import list_weights
 
-    rows = [
-        (
-            weights.name,
-            "here" if weights.present else "not here",
-            f"{weights.megabytes:,.0f} MB",
-            weights.licence,
-            weights.purpose,
-        )
-        for weights in [*list_weights(), library_entry()]
-    ]
+    rows = []
+    for each in [*list_weights(), library_entry()]:
+        here, size = "here" if each.present else "not here", f"{each.megabytes:,.0f} MB"
+        rows.append((each.name, here, size, each.licence, each.purpose))
     print_result(make_table(["name", "", "size", "licence", "for"], rows))
     return ANSWERED
 

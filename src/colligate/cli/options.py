@@ -425,7 +425,6 @@ class LibraryOptions:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AsyncLibrary]:
-        """Yield the library, open."""
         async with self.engine() as engine:
             yield await engine.open_library()
 

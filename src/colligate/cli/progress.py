@@ -34,15 +34,7 @@ from rich.text import Text
 
 from colligate.cli import display
 from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
-from colligate.core.events import (
-    Answered,
-    Asking,
-    Drafted,
-    Event,
-    Noted,
-    Progressed,
-    Writing,
-)
+from colligate.core.events import Answered, Asking, Drafted, Event, Noted, Progressed, Writing
 from colligate.errors import ColligateError, UsageError
 from colligate.private import make_private_file
 
@@ -57,8 +49,7 @@ _LEAST_COLUMNS = 80
 def watch_run(trace: Path | None = None, stream: TextIO | None = None) -> Iterator[Watcher]:
     """Yield a watcher that shows events on standard error and writes them to `trace`.
 
-    Raises:
-        UsageError: the file cannot be written.
+    UsageError if the file cannot be written.
     """
     with ExitStack() as stack:
         file = None
@@ -219,7 +210,6 @@ class BarWatcher(Watcher):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Remove the bars for a while."""
         self._progress.stop()
         try:
             yield
@@ -262,7 +252,6 @@ class BarWatcher(Watcher):
 
 @contextmanager
 def _open_watcher(stream: TextIO, file: TextIO | None) -> Iterator[Watcher]:
-    """Yield the watcher that fits the stream."""
     if display.loudness != "normal" or not is_terminal(stream):
         yield Watcher(file)
         return

@@ -77,15 +77,10 @@ def _show_strategy(kind: type[Strategy], row: dict[str, Any]) -> None:
     lines = [to_one_line(paragraph) + "\n" for paragraph in paragraphs]
     lines.append(f"needs (optional): {_format_needs(row)}\n")
     shown = ["default", "paper"] if paper_settings(kind) else ["default"]
-    cells = [
-        (
-            each["name"],
-            each["type"],
-            *(format_setting(each[one]) for one in shown),
-            each["description"],
-        )
-        for each in row["parameters"]
-    ]
+    cells = []
+    for each in row["parameters"]:
+        values = (format_setting(each[one]) for one in shown)
+        cells.append((each["name"], each["type"], *values, each["description"]))
     headings = ["parameter", "values", *shown, "what it does"]
     parameters = make_table(headings, cells) if cells else Text("no parameters")
     print_result(Group(*map(Text, lines), parameters))

@@ -143,8 +143,7 @@ def _beside(files: Sequence[Path], ending: str = ".cells.jsonl") -> Path | None:
 def _keep_layout(given: str, layout: Layout, files: Sequence[Path]) -> None:
     """Write the columns beside the table, unless they come from that file.
 
-    Raises:
-        UsageError: another table has its columns there.
+    UsageError if another table has its columns there.
     """
     from colligate.export import write_file
     from colligate.table import parse_layout, write_layout

@@ -98,15 +98,10 @@ def token_list_command(*, tokens: Tokens, as_json: options.AsJson = False) -> in
     if as_json:
         print_json([each.model_dump(mode="json", exclude={"sha256"}) for each in found])
         return ANSWERED
-    rows = [
-        (
-            each.name,
-            ", ".join(each.rights),
-            "all" if each.libraries is None else ", ".join(each.libraries),
-            each.made.isoformat(),
-        )
-        for each in found
-    ]
+    rows = []
+    for each in found:
+        libraries = "all" if each.libraries is None else ", ".join(each.libraries)
+        rows.append((each.name, ", ".join(each.rights), libraries, each.made.isoformat()))
     print_result(make_table(["name", "rights", "libraries", "made"], rows))
     return ANSWERED
 

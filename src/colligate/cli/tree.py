@@ -44,13 +44,8 @@ def tree_command(
         warn(warning)
     if as_json:
         # Most files hold one document; a file of records holds many.
-        print_json(
-            {
-                "file": str(file),
-                "documents": [tree_json(document) for document in found.documents],
-                "warnings": list(found.warnings),
-            }
-        )
+        documents = [tree_json(document) for document in found.documents]
+        print_json({"file": str(file), "documents": documents, "warnings": list(found.warnings)})
         return ANSWERED
     for document in found.documents:
         print_result(draw_document(document))

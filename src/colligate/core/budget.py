@@ -41,11 +41,9 @@ class TokenBudget:
         """Reserve tokens for a last step: calls inside see a limit that is smaller by them."""
         left = self.left
         if left is not None and tokens > left:
-            raise BudgetExceeded(
-                "the token budget is too small",
-                f"{left} tokens are left of {self._limit}, the last step may take {tokens}",
-                "raise the token limit (--max-tokens-total)",
-            )
+            what = "the token budget is too small"
+            why = f"{left} tokens are left of {self._limit}, the last step may take {tokens}"
+            raise BudgetExceeded(what, why, "raise the token limit (--max-tokens-total)")
         self._reserved += tokens
         try:
             yield
@@ -68,12 +66,10 @@ class TokenBudget:
         used, kept = self._meter.tokens, self._reserved
         if self._limit is not None and used + kept + tokens > self._limit:
             reserved = f", {kept} are kept for the last step" if kept else ""
-            raise BudgetExceeded(
-                "the token budget is spent",
-                f"{used} tokens are used{reserved} and the next call may take {tokens}, "
-                f"the limit is {self._limit}",
-                "raise the token limit (--max-tokens-total)",
-            )
+            why = f"{used} tokens are used{reserved} and the next call may take {tokens}, "
+            why += f"the limit is {self._limit}"
+            hint = "raise the token limit (--max-tokens-total)"
+            raise BudgetExceeded("the token budget is spent", why, hint)
         self._held += tokens
         try:
             yield
@@ -95,8 +91,6 @@ def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:
     window = model.context_tokens
     if window is not None and prompt + reply > window:
         with_reply = f" and the reply {reply}" if reply else ""
-        raise ContextTooSmall(
-            f"the prompt does not fit {model.name}",
-            f"it has about {prompt} tokens{with_reply}, the window is {window}",
-            "use fewer documents, retrieve-read, or a model with a larger window",
-        )
+        why = f"it has about {prompt} tokens{with_reply}, the window is {window}"
+        hint = "use fewer documents, retrieve-read, or a model with a larger window"
+        raise ContextTooSmall(f"the prompt does not fit {model.name}", why, hint)

@@ -94,9 +94,7 @@ class Rewritten(Event):
     def line(self) -> str:
         return f"asked as: {self.alone}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 _IN_BYTES = frozenset({"pulling", "fetching"})  # phases
@@ -147,9 +145,7 @@ class Located(Event):
     def line(self) -> str:
         return f"located: {name_places(self.passages, 4)}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 @dataclass(frozen=True)
@@ -335,14 +331,12 @@ class Trace:
         return time.perf_counter() - self._began
 
     def emit(self, event: Event) -> None:
-        """Record an event and pass it to the listeners."""
         if self._keep or isinstance(event, Noted):
             self.events.append((self.seconds, event))
         for listener in self._listeners:
             listener(event)
 
     def listen(self, listener: Listener) -> None:
-        """Pass the events from now on to one more listener."""
         self._listeners += (listener,)
 
     def to_json(self) -> list[dict[str, Any]]:

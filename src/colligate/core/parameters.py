@@ -179,11 +179,7 @@ def _describe(hint: Any) -> str:
 
 
 def _read(hint: Any, text: str) -> Any:
-    """Return the value of a type that a text stands for.
-
-    Raises:
-        ValidationError: it stands for none.
-    """
+    """Return the value of a type that a text stands for. ValidationError if it stands for none."""
     given: Any = text
     if NoneType in get_args(hint) and text.lower() == "none":
         given = None

@@ -46,10 +46,8 @@ _PROMPTS = TypeAdapter(dict[str, tuple[Message, ...]])
 def apply_prompts(strategy: Any, steps: Mapping[str, Collection[str]]) -> None:
     """Read the file that `strategy.prompts` names into `strategy.templates`; None is no file.
 
-    `steps` are the prompts that the file may have, with the names that each must use.
-
-    Raises:
-        UsageError: the file cannot be read, or does not fit the strategy.
+    `steps` are the prompts that the file may have, with the names that each must use. UsageError if
+    the file cannot be read, or does not fit the strategy.
     """
     if strategy.prompts is None:
         return

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.documents import Document, Passage, Span
 from colligate.documents.sentences import split_sentences
@@ -27,9 +27,10 @@ class NumberedDocument(NamedTuple):
 
     @property
     def span(self) -> Span:
-        """The place of the document."""
         return self.passage.span
 
+
+Numbered = Sequence[NumberedDocument]
 
 ANSWERED = "so the answer is"
 """The marker that ends a chain of reasoning sentences (IRCoT)."""
@@ -94,7 +95,7 @@ def render_thoughts(thoughts: Sequence[str]) -> str:
     return enclose("thoughts", "\n".join(lines))
 
 
-def render_documents(numbered: Sequence[NumberedDocument]) -> tuple[str, list[tuple[int, int]]]:
+def render_documents(numbered: Numbered) -> tuple[str, list[tuple[int, int]]]:
     """Return documents, each in a tag with its number, and the span of each title and text."""
     text, spans = "<documents>\n", []
     for number, passage in numbered:
@@ -170,12 +171,8 @@ def _attribute(text: str) -> str:
     return " ".join(escape(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
 
 
-class Reasoning(BaseModel):
+class Reasoning(BaseModel, json_schema_extra={"required": ["thought", "need_retrieve"]}):
     """The next thought, and whether something must be looked up. In the order of decoding."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["thought", "need_retrieve"]}
-    )
 
     thought: str = Field(json_schema_extra={"maxLength": 800})
     need_retrieve: bool = Field(default_factory=lambda: True)  # cut: nothing says that it is enough

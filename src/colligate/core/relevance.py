@@ -26,19 +26,15 @@ def score_bm25(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     k1, b = 1.5, 0.75
     counts = [Counter(text) for text in texts]
     average = sum(map(len, texts)) / max(1, len(texts)) or 1.0
-    weights = {}
-    for word in set(query):
+    words, weights = list(dict.fromkeys(query)), {}
+    for word in words:
         having = sum(word in count for count in counts)
         weights[word] = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
     scores = []
     for text, count in zip(texts, counts, strict=True):
         long = k1 * (1 - b + b * len(text) / average)
-        scores.append(
-            math.fsum(
-                weights[word] * count[word] * (k1 + 1) / (count[word] + long)
-                for word in dict.fromkeys(query)
-            )
-        )
+        parts = (weights[word] * count[word] * (k1 + 1) / (count[word] + long) for word in words)
+        scores.append(math.fsum(parts))
     return scores
 
 
@@ -68,9 +64,8 @@ async def score_relevance(
         suits = await run.suits_reranker(passages)
         by = "reranker" if suits else "embedder" if run.embedder else "bm25"
     if by == "reranker" and run.reranker is None:
-        raise UsageError(
-            "the run has no reranker", "scores by reranker are wanted", "name a --reranker"
-        )
+        what = "the run has no reranker"
+        raise UsageError(what, "scores by reranker are wanted", "name a --reranker")
     if not passages:
         return []
     if by == "reranker":

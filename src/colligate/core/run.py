@@ -14,24 +14,14 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
 from cachetools import LRUCache
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer, Claim, Evidence, Form, Stated, Verdict
 from colligate.core.budget import TokenBudget, require_room
-from colligate.core.events import (
-    Asked,
-    Asking,
-    Event,
-    Noted,
-    Opened,
-    Trace,
-    Writing,
-)
+from colligate.core.events import Asked, Asking, Event, Noted, Opened, Trace, Writing
 from colligate.core.scoring import Scoring
 from colligate.core.searching import Searching
 from colligate.documents import Document, Hit, Passage, Span
@@ -56,6 +46,7 @@ from colligate.models import (
     Reranker,
     Role,
 )
+from colligate.models.base import TextKind, Vectors
 from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.metering import Meter
 from colligate.models.structured import (
@@ -147,9 +138,7 @@ class Check(Protocol):
 class Embeds(Protocol):
     """An `Embedder`, or a library, which opens its own at the first call."""
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]: ...
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors: ...
 
 
 OnText = Callable[[str], None]
@@ -262,16 +251,12 @@ class Run(Scoring, Searching):
             return self
         model = self.model(role)
         if Capability.ADAPTERS not in model.capabilities or not isinstance(model, AdapterModel):
-            raise MissingCapability(
-                f"{model.name} takes no adapter",
-                f"it is the {role.value} of this run, and {adapter} cannot be put on it",
-                "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL",
-            )
+            why = f"it is the {role.value} of this run, and {adapter} cannot be put on it"
+            hint = "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL"
+            raise MissingCapability(f"{model.name} takes no adapter", why, hint)
         other = copy(self)
         other.models = {**self.models, role: await model.with_adapter(adapter)}
         return other
-
-    # Trace
 
     def emit(self, event: Event) -> None:
         """Record an event in the trace."""
@@ -286,8 +271,6 @@ class Run(Scoring, Searching):
     def warnings(self) -> tuple[str, ...]:
         """The warnings so far, in order."""
         return tuple(e.text for _, e in self.trace.events if isinstance(e, Noted) and e.warning)
-
-    # Documents
 
     async def infos(self) -> list[DocumentInfo]:
         """Return the documents in view, as `tell_apart` does."""
@@ -319,17 +302,12 @@ class Run(Scoring, Searching):
         """Return the documents of these passages by id."""
         return {p.document_id: await self.document(p.document_id) for p in passages}
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return the vectors of texts, [texts, dimension], each of unit length."""
         if self.embedder is None:
-            raise MissingCapability(
-                "the run has no embedder", "texts are compared by meaning", "name an --embedder"
-            )
+            what = "the run has no embedder"
+            raise MissingCapability(what, "texts are compared by meaning", "name an --embedder")
         return await self.embedder.embed(texts, kind=kind)
-
-    # Reading
 
     async def read(
         self,
@@ -348,11 +326,8 @@ class Run(Scoring, Searching):
         earlier steps verified: they are the answer if the reader fails or claims what cannot be
         cited. `instruction` is a method's own task for the reader, without the form of the reply;
         `notes` are its own text between passages and question, escaped and in tags. A `foreign`
-        question is shown in the documents' language too, and answered in its own.
-
-        Raises:
-            ColligateError: the reader fails before any of its calls was paid for, and nothing is
-                known.
+        question is shown in the documents' language too, and answered in its own. ColligateError if
+        the reader fails before any of its calls was paid for, and nothing is known.
         """
         if self.reader is None:
             raise UsageError("the run has no reader", hint="Run(..., reader=QuotingReader())")
@@ -365,8 +340,6 @@ class Run(Scoring, Searching):
         with self.meter.step("answer"):
             answer = await self.reader.read(asked, shown, self, task)
         return replace(answer, question=question)
-
-    # Chat
 
     async def chat(
         self,
@@ -465,11 +438,9 @@ class Run(Scoring, Searching):
                     "what it has up to there is used"
                 )
             return StructuredReply(value, tuple(completions))
-        malformed = MalformedOutput(
-            f"{reply.model} gives no valid {schema.__name__}",
-            f"{len(completions)} answers, the last: {problem}",
-            "use a larger model",
-        )
+        what = f"{reply.model} gives no valid {schema.__name__}"
+        why = f"{len(completions)} answers, the last: {problem}"
+        malformed = MalformedOutput(what, why, "use a larger model")
         malformed.reply = reply.text
         raise malformed
 

@@ -70,11 +70,9 @@ class Scoring:
         shared = await model.count_prompt(messages) + tokens[forced]
         sizes = [tokens[label] for label in labels] or [0]
         require_room(model, shared + max(sizes))
+        costs = [shared + sizes[0], *sizes[1:]]
         odds: LabelOdds = await self._measure(
-            Capability.LABELS,
-            role,
-            [shared + sizes[0], *sizes[1:]],
-            lambda: model.labels(messages, labels, forced=forced),
+            Capability.LABELS, role, costs, lambda: model.labels(messages, labels, forced=forced)
         )
         if odds.bounded:
             self.warn(
@@ -102,11 +100,9 @@ class Scoring:
         """Return the model of a role, which must have a capability."""
         model = self.model(role)
         if capability not in model.capabilities:
-            raise MissingCapability(
-                f"{model.name} gives no {_NUMBERS[capability]}",
-                f"it is the {role.value} of this run",
-                f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
-            )
+            what = f"{model.name} gives no {_NUMBERS[capability]}"
+            hint = f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}"
+            raise MissingCapability(what, f"it is the {role.value} of this run", hint)
         return model
 
     async def _measure(
@@ -132,16 +128,8 @@ class Scoring:
             self.meter.scoring(
                 role, name, passes=len(costs), seconds=took, usage=usage, cached=cached
             )
-        self.emit(
-            Measured(
-                signal.value,
-                role,
-                name,
-                usage=Usage() if cached else usage,
-                seconds=seconds,
-                **_describe(result),
-            )
-        )
+        paid, numbers = Usage() if cached else usage, _describe(result)
+        self.emit(Measured(signal.value, role, name, usage=paid, seconds=seconds, **numbers))
         return result
 
 

@@ -51,7 +51,6 @@ class Need:
     met: bool | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
         names = {"capability": self.capability.value, "role": self.role.value}
         return {**names, "required": self.required, "met": self.met}
 
@@ -126,11 +125,8 @@ def load_strategy(name: str) -> type[Strategy]:
     known = list_strategies()
     if name not in known:
         near = closest(name, known)
-        raise UnknownStrategy(
-            f"unknown strategy {name!r}",
-            f"did you mean {near!r}?" if near else f"known are {', '.join(known)}",
-            "colligate strategies lists them",
-        )
+        why = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+        raise UnknownStrategy(f"unknown strategy {name!r}", why, "colligate strategies lists them")
     loaded: type[Strategy] = load_plugin("strategies", name, type)
     return loaded
 

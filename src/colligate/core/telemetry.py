@@ -29,8 +29,7 @@ from colligate.models.metering import Meter
 async def record_spans(name: str, trace: Trace, meter: Meter) -> AsyncIterator[None]:
     """Make a span of the run inside and, in it, one of each search and call; the rest are events.
 
-    Raises:
-        MissingExtra: it is wanted, and opentelemetry-api is not installed.
+    MissingExtra if it is wanted, and opentelemetry-api is not installed.
     """
     if os.environ.get("COLLIGATE_TELEMETRY", "0") in ("", "0"):
         yield
@@ -38,11 +37,8 @@ async def record_spans(name: str, trace: Trace, meter: Meter) -> AsyncIterator[N
     try:
         from opentelemetry import trace as otel
     except ImportError as error:
-        raise MissingExtra(
-            "COLLIGATE_TELEMETRY needs opentelemetry-api",
-            "it is not installed",
-            "pip install 'colligate[telemetry]'",
-        ) from error
+        what, why = "COLLIGATE_TELEMETRY needs opentelemetry-api", "it is not installed"
+        raise MissingExtra(what, why, "pip install 'colligate[telemetry]'") from error
     tracer = otel.get_tracer("colligate")
     with tracer.start_as_current_span(
         f"colligate {name}", record_exception=False, set_status_on_exception=False

@@ -44,7 +44,6 @@ class Machine:
         return f"{self.cores} cores, {memory}, {card}"
 
     def uses_card(self, model: str) -> bool:
-        """Whether a model fits on the card."""
         return _find(model).size <= self.card_memory / 3
 
     def rate(self, model: str) -> str:

@@ -41,9 +41,6 @@ class Role(StrEnum):
     JUDGE = "judge"
 
 
-# Chat
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation; half surrogate pairs in it become U+FFFD."""
@@ -94,7 +91,6 @@ class Usage:
     cached_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the tokens of both calls together."""
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -210,9 +206,6 @@ class WrappedModel:
         return await self._model.token_spans(text)
 
 
-# Scoring
-
-
 @runtime_checkable
 class LikelihoodModel(Protocol):
     """`Capability.LIKELIHOOD`."""
@@ -294,7 +287,8 @@ class AdapterModel(Protocol):
         """
 
 
-# Search
+TextKind = Literal["passage", "query"]
+Vectors = NDArray[np.float32]
 
 
 @runtime_checkable
@@ -310,9 +304,7 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return one row per text, float32, of unit length. Empty texts are allowed."""
 
     async def aclose(self) -> None:
@@ -330,7 +322,7 @@ _EMBEDDER_PREFIXES = {
 }
 
 
-def find_embedder_prefix(model: str, kind: Literal["passage", "query"]) -> str:
+def find_embedder_prefix(model: str, kind: TextKind) -> str:
     """Return what texts of a kind begin with for an embedder that was trained so.
 
     >>> find_embedder_prefix("intfloat/multilingual-e5-large", "query")
@@ -424,8 +416,6 @@ def blunt(text: str, controls: Iterable[str]) -> str:
     return text
 
 
-# The addresses of endpoints
-
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -437,16 +427,11 @@ def redact_url(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme not in ("http", "https") or not host:
-        raise UnknownModel(
-            "an endpoint needs a full URL",
-            "no http:// or https:// one was given",
-            "write openai:MODEL@http://HOST:PORT/v1",
-        )
+        what, why = "an endpoint needs a full URL", "no http:// or https:// one was given"
+        raise UnknownModel(what, why, "write openai:MODEL@http://HOST:PORT/v1")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
-
-# The context of a model in this process
 
 _LEAST = 2048
 

@@ -155,8 +155,6 @@ class CachedScores(list[T]):
         self.cached = cached
 
 
-# The file
-
 VERSION = 1
 """Version of the format of entries: entries of another version are not used."""
 
@@ -188,7 +186,6 @@ class MemoryStore(dict[str, Any]):
     """A `KeyValueStore` that lasts as long as this object."""
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value."""
         self[key] = value
 
 
@@ -209,7 +206,6 @@ class ResponseCache:
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None."""
         of = "FROM responses WHERE version = ? AND key = ?"
 
         def read(db: sqlite3.Connection) -> Any:
@@ -219,7 +215,6 @@ class ResponseCache:
         return self._try(read)
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a JSON value; `tags` are the ids of the documents it may repeat."""
         row = (key, VERSION, time.time(), json.dumps(value))
 
         def write(db: sqlite3.Connection) -> None:
@@ -234,9 +229,7 @@ class ResponseCache:
         """Delete the entries with any of the tags, so that their bytes are gone from the disk.
 
         Entries without tags are deleted as well. Returns how many entries were deleted.
-
-        Raises:
-            ColligateError: the entries could not be deleted.
+        ColligateError if the entries could not be deleted.
         """
 
         def delete(db: sqlite3.Connection) -> int:
@@ -252,11 +245,9 @@ class ResponseCache:
             try:
                 return (self._use(delete) or 0) if self.path.exists() else 0
             except (sqlite3.OperationalError, OSError) as error:
-                raise ColligateError(
-                    f"the response cache {self.path} still holds text of removed documents",
-                    str(error),
-                    "stop the other processes that use it and try again, or delete the file",
-                ) from error
+                what = f"the response cache {self.path} still holds text of removed documents"
+                hint = "stop the other processes that use it and try again, or delete the file"
+                raise ColligateError(what, str(error), hint) from error
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""

@@ -83,11 +83,9 @@ class AnswerInProgress:
     ) -> None:
         check_fits(len(request.ids), context, name)
         if request.max_tokens < 0 or not 0 <= request.temperature < math.inf:
-            raise RequestRefused(
-                f"{name} cannot answer with these numbers",
-                f"max_tokens {request.max_tokens}, temperature {request.temperature}",
-                "neither may be below 0",
-            )
+            what = f"{name} cannot answer with these numbers"
+            why = f"max_tokens {request.max_tokens}, temperature {request.temperature}"
+            raise RequestRefused(what, why, "neither may be below 0")
         self.request = request
         self.written: list[int] = []
         self.max_tokens = min(request.max_tokens, context - len(request.ids))
@@ -116,11 +114,8 @@ class AnswerInProgress:
             logits = np.where(allowed, logits, np.float32(-np.inf))
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
-            raise ServerFailed(
-                f"{self._name} could not compute",
-                "its logits are not finite",
-                "compute in another dtype, such as float32",
-            )
+            hint = "compute in another dtype, such as float32"
+            raise ServerFailed(f"{self._name} could not compute", "its logits are not finite", hint)
         if self.request.temperature <= 0:
             return best
         # Shifted so that the largest is 0: a low temperature then makes no infinities.
@@ -153,7 +148,6 @@ class AnswerInProgress:
             self.finish("length")
 
     def finish(self, reason: FinishReason) -> None:
-        """Set the request's outcome."""
         self._emit(self._text.close())
         self.request.outcome = GeneratedText(
             self._text.text, reason, len(self.request.ids), len(self.written), self.cached_tokens

@@ -66,11 +66,7 @@ class Dialect:
             self._limit: request.max_tokens + self.thinking_room,
         }
         optional = {"temperature": request.temperature, "seed": request.seed, **extra}
-        body |= {
-            name: value
-            for name, value in optional.items()
-            if value is not None and name not in self._dropped
-        }
+        body |= {k: v for k, v in optional.items() if v is not None and k not in self._dropped}
         if schema is not None and self.enforces_schemas:
             named = {"name": "answer", "schema": make_strict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}

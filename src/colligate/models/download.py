@@ -12,6 +12,7 @@ import httpx2
 
 from colligate.errors import WeightsUnavailable
 
+OnBytes = Callable[[int], None]
 Read = Callable[[int], Iterator[bytes]]
 """Yields the bytes of a file from a position on, or raises SourceFailed."""
 
@@ -24,16 +25,12 @@ ATTEMPTS = 5
 IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
 
 
-def fetch(
-    unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
-) -> None:
+def fetch(unfinished: Path, size: int, sha256: str, read: Read, on_bytes: OnBytes) -> None:
     """Append what `read` yields to `unfinished` until it is exactly the pinned file.
 
     A download that breaks off is continued where it broke, later and from another source too. What
-    an earlier call left may be damaged: then all is read once more.
-
-    Raises:
-        SourceFailed: the source cannot be reached, or sends other bytes.
+    an earlier call left may be damaged: then all is read once more. SourceFailed if the source
+    cannot be reached, or sends other bytes.
     """
     left = _size_of(unfinished)  # by an earlier call
     failures, answered = 0, False
@@ -60,9 +57,7 @@ def fetch(
             raise SourceFailed(f"it sends fewer than the {size} bytes that are pinned")
 
 
-def _append(
-    unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
-) -> None:
+def _append(unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: OnBytes) -> None:
     for piece in pieces:
         with unfinished.open("ab") as out:
             out.write(piece)
@@ -102,11 +97,9 @@ def open_client(seconds: float = 60.0) -> httpx2.Client:
     try:
         return httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise WeightsUnavailable(
-            "nothing can be downloaded through this proxy",
-            str(error),
-            "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
-        ) from None
+        what = "nothing can be downloaded through this proxy"
+        hint = "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing"
+        raise WeightsUnavailable(what, str(error), hint) from None
 
 
 def describe(error: Exception) -> str:

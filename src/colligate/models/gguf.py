@@ -73,9 +73,8 @@ def _open(path: Path) -> Iterator[BinaryIO]:
                 raise _unreadable(path, "it is not a GGUF file")
             yield stream
     except FileNotFoundError as error:
-        raise UnknownModel(
-            f"no model at {path}", "the file does not exist", "check the path after gguf:"
-        ) from error
+        what = f"no model at {path}"
+        raise UnknownModel(what, "the file does not exist", "check the path after gguf:") from error
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (struct.error, ValueError, TypeError, OverflowError) as error:

@@ -63,7 +63,6 @@ class Grammar:
         self._matcher = matcher
 
     def copy(self) -> Grammar:
-        """Copy the state, for another answer."""
         return Grammar(self._matcher.deep_copy())
 
     @property
@@ -89,7 +88,6 @@ class Grammar:
         return list(self._matcher.compute_ff_tokens())
 
     def advance(self, token: int) -> None:
-        """Move on by an allowed token."""
         self._matcher.consume_token(token)
         self._check()
 

@@ -53,8 +53,7 @@ def match_files(files: Sequence[str], wanted: str) -> list[str]:
 def read_repository(name: str) -> Repository:
     """Ask the hub for the files of ORG/REPO.
 
-    Raises:
-        SourceFailed: it cannot be reached, refuses, or answers something else.
+    SourceFailed if it cannot be reached, refuses, or answers something else.
     """
     _, body = _ask("GET", f"api/models/{name}", name)
     try:
@@ -72,8 +71,7 @@ def read_repository(name: str) -> Repository:
 def ask_hub(file: str, revision: str, seconds: float = 60.0) -> tuple[int, str]:
     """Return size and SHA-256 of ORG/REPO/FILE as the hub states them; 0 and "" if it does not.
 
-    Raises:
-        SourceFailed: it cannot be reached, or refuses.
+    SourceFailed if it cannot be reached, or refuses.
     """
     repository = file.rpartition("/")[0]
     headers, _ = _ask("HEAD", _place(file, revision), repository, seconds)

@@ -60,11 +60,9 @@ def odds_from_first_token(
             between.update(begun)
     total = sum(found.values())
     if total == 0:
-        raise MalformedOutput(
-            f"{model} gives none of the labels {', '.join(labels)} as its answer",
-            "none is among its likeliest first tokens",
-            "use another scorer",
-        )
+        what = f"{model} gives none of the labels {', '.join(labels)} as its answer"
+        why = "none is among its likeliest first tokens"
+        raise MalformedOutput(what, why, "use another scorer")
     if undecided > _NEGLIGIBLE * total:
         raise MissingCapability(
             f"{model} cannot tell the labels {', '.join(sorted(between))} apart",

@@ -37,7 +37,6 @@ from colligate.models.thinking import ThinkingFilter, split_thinking
 
 T = TypeVar("T")
 
-
 Pair = tuple[list[int], list[int]]
 """Tokens, and those whose log-probabilities after them are wanted."""
 
@@ -70,14 +69,9 @@ class LocalModel:
         text, thinking = generated.text, ""
         if request.schema is None:  # no thinking comes in JSON: such marks in it are its text
             text, thinking = split_thinking(("<think>" if inside else "") + text)
-        return Completion(
-            text=text,
-            usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
-            model=self.name,
-            finish_reason=generated.finish_reason,
-            thinking=thinking,
-            warnings=() if backend.prompts.has_template else (f"{self.name} {_NO_TEMPLATE}",),
-        )
+        usage = Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens)
+        warnings = () if backend.prompts.has_template else (f"{self.name} {_NO_TEMPLATE}",)
+        return Completion(text, usage, self.name, generated.finish_reason, thinking, warnings)
 
     def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
         """Return what to generate, and whether the answer begins inside a block of thinking."""
@@ -149,15 +143,17 @@ class LocalModel:
         return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
 
     async def _score(self, read: Callable[[Prompts], list[Pair]]) -> list[list[float]]:
-        pairs = await self._backend.reading.run(lambda: read(self._backend.prompts))
-        return await self._backend.compute(
-            lambda halt: self._backend.score(pairs, self._adapter, halt)
-        )
+        backend, pairs = self._backend, await self._read(read)
+        return await backend.compute(lambda halt: backend.score(pairs, self._adapter, halt))
+
+    async def _read(self, work: Callable[[Prompts], T]) -> T:
+        """Do some work with the tokenizer, in its thread."""
+        return await self._backend.reading.run(lambda: work(self._backend.prompts))
 
     async def attention(self, text: str, spans: Sequence[tuple[int, int]]) -> list[float]:
         check_spans(text, spans)
         backend = self._backend
-        ids, covered = await backend.reading.run(lambda: backend.prompts.encode_whole(text))
+        ids, covered = await self._read(lambda prompts: prompts.encode_whole(text))
         row = await backend.compute(lambda halt: backend.attend(ids, self._adapter, halt))
         return [average_span(row, covered, span) for span in spans]
 
@@ -171,19 +167,13 @@ class LocalModel:
         return view
 
     async def count_tokens(self, text: str) -> int:
-        return await self._backend.reading.run(
-            lambda: len(self._backend.prompts.encode_literal(text))
-        )
+        return await self._read(lambda prompts: len(prompts.encode_literal(text)))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        def count() -> int:
-            prompts = self._backend.prompts
-            return len(prompts.encode(prompts.render(messages)))
-
-        return await self._backend.reading.run(count)
+        return await self._read(lambda prompts: len(prompts.encode(prompts.render(messages))))
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        return await self._backend.reading.run(lambda: self._backend.prompts.token_spans(text))
+        return await self._read(lambda prompts: prompts.token_spans(text))
 
     async def aclose(self) -> None:
         if not self._adapter:  # the base owns the weights
@@ -333,9 +323,6 @@ def count_shared(first: Tokens, second: Tokens) -> int:
     size = min(len(first), len(second))
     differ = np.flatnonzero(np.not_equal(first[:size], second[:size]))
     return int(differ[0]) if len(differ) else size
-
-
-# Attention
 
 
 def check_spans(text: str, spans: Sequence[tuple[int, int]]) -> None:

@@ -72,9 +72,8 @@ class PromptLogprobs:
             why = error.why or error.what
         except Garbled as error:
             why = str(error)
-        raise MissingCapability(
-            f"{endpoint.url} gives no likelihoods", why, "use a gguf: or hf: model, or vLLM"
-        )
+        what = f"{endpoint.url} gives no likelihoods"
+        raise MissingCapability(what, why, "use a gguf: or hf: model, or vLLM")
 
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], window: int | None
@@ -119,11 +118,9 @@ class PromptLogprobs:
             return []
         ids = prefix + continuation
         if window is not None and len(ids) >= window:  # the server wants to write a token too
-            raise ContextTooSmall(
-                f"the prompt does not fit the model at {self._endpoint.url}",
-                f"it has {len(ids)} tokens and the window {window}",
-                "ask over less text, or use a model with a larger window",
-            )
+            what = f"the prompt does not fit the model at {self._endpoint.url}"
+            hint = "ask over less text, or use a model with a larger window"
+            raise ContextTooSmall(what, f"it has {len(ids)} tokens and the window {window}", hint)
         scores = await self._post(ids, partial(read_prompt_logprobs, ids=ids))
         return scores[len(prefix) :]
 
@@ -154,8 +151,6 @@ def read_prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
 def _is_logprob(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value <= _ROUNDING
 
-
-# The server's tokenizer
 
 _TOKENIZER_SAMPLE = "The capital of France is Paris."
 _LONGEST_MARK = 32
@@ -249,8 +244,6 @@ def _before(plain: list[int], marked: list[int]) -> list[int]:
     return marked[: next((at for at in places if marked[at : at + len(plain)] == plain), 0)]
 
 
-# Label odds from the likeliest first tokens
-
 _HINT = "use a gguf: or hf: model, or one served by vLLM, as the scorer"
 
 
@@ -281,11 +274,8 @@ class TopLogprobs:
         extra: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
         # At temperature 1 the log-probabilities are the model's own on every server.
         request = ChatRequest(messages, max_tokens=1, temperature=1.0)
-        missing = MissingCapability(
-            f"{self._name} gives no label probabilities",
-            "the server returns no top_logprobs",
-            _HINT,
-        )
+        what = f"{self._name} gives no label probabilities"
+        missing = MissingCapability(what, "the server returns no top_logprobs", _HINT)
 
         def learn(error: APIStatusError, sent: Mapping[str, Any]) -> bool:
             named = find_refused_parameter(error, ["top_logprobs", "logprobs"])

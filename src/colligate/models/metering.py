@@ -182,7 +182,6 @@ class Meter:
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
-        """Record a chat call."""
         return self.record(Call(str(role), model, "chat", usage, seconds, None, cached=cached))
 
     def scoring(
@@ -265,17 +264,14 @@ def _sums(calls: Iterable[Call]) -> Sums:
     every = list(calls)
     fresh = [call for call in every if not call.cached]
     prices = [call.usd for call in fresh if call.usd is not None]
+    scored = [call.usage for call in fresh if call.kind == "scoring"]
     return {
         "calls": sum(call.kind == "chat" for call in fresh),
         "input_tokens": sum(call.usage.input_tokens for call in fresh),
         "cached_tokens": sum(call.usage.cached_tokens for call in fresh),
         "output_tokens": sum(call.usage.output_tokens for call in fresh),
         "scoring_passes": sum(call.passes for call in fresh),
-        "scoring_tokens": sum(
-            call.usage.input_tokens + call.usage.output_tokens
-            for call in fresh
-            if call.kind == "scoring"
-        ),
+        "scoring_tokens": sum(usage.input_tokens + usage.output_tokens for usage in scored),
         "seconds": sum(call.seconds for call in every),
         "cost_usd": sum(prices) if len(prices) == len(fresh) else None,
     }

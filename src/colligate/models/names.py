@@ -204,8 +204,7 @@ def open_head(name: str) -> Verifier:
 def default_model() -> tuple[str, str]:
     """Return the model to use when none is named anywhere, and the reason for it.
 
-    Raises:
-        ModelError: `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
+    ModelError if `OPENAI_BASE_URL` is set, and no `OPENAI_MODEL`.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -213,11 +212,8 @@ def default_model() -> tuple[str, str]:
         return "bundled", "no other model is named"
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
-        raise ModelError(
-            "no model is named",
-            f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own",
-            "name one with OPENAI_MODEL or --model",
-        )
+        why = f"{redact_url(url)}, which OPENAI_BASE_URL names, has its own"
+        raise ModelError("no model is named", why, "name one with OPENAI_MODEL or --model")
     if not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
     # The name is shown: a URL with a password is left out of it, the backend finds it itself.
@@ -278,11 +274,8 @@ def _open_gguf(
     path = Path(target).expanduser()
     if not path.is_file():
         if target not in _pinned_models() and split_hub_name(target) is None:
-            raise UnknownModel(
-                f"no model {name!r}",
-                f"there is no file {target} and no pinned chat model of that name",
-                "colligate models list shows the names",
-            )
+            why = f"there is no file {target} and no pinned chat model of that name"
+            raise UnknownModel(f"no model {name!r}", why, "colligate models list shows the names")
         path = pull(resolve_weights(target), on_progress)["model"]
     from colligate.models.llama.libraries import pull_libraries
     from colligate.models.llama.model import LlamaCpp
@@ -312,13 +305,9 @@ def _pinned_models() -> list[str]:
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
-    """Return the error for a name of no known form."""
     why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
     why = why if what == "model" else ""
     return UnknownModel(f"no {what} {name!r}", why, f"names are {', '.join(forms)}")
-
-
-# The parts of a name
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -339,15 +328,13 @@ def split_name(name: str) -> tuple[str, str]:
 def split_address(rest: str) -> tuple[str, str | None]:
     """Split MODEL[@URL] into model and URL; a model's own name may contain an `@`.
 
-    Raises:
-        UnknownModel: the address has no http:// or https://.
+    UnknownModel if the address has no http:// or https://.
     """
     model, url = _split_url(rest)
     if url is None and re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
         # Read as part of the model's name, it would send the documents to OpenAI.
-        raise UnknownModel(
-            f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
-        )
+        what = f"no model {rest!r}"
+        raise UnknownModel(what, "its address has no http:// or https://", "write MODEL@http://...")
     return model, url
 
 
@@ -461,17 +448,10 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
     return read.scheme, read.host, read.port
 
 
-# Options
-
 Options = Mapping[str, Any]
 
 _POLICY: Mapping[str, type] = {"in_flight": int, "timeout": float}
-_ENDPOINT: Mapping[str, type] = {
-    "context_tokens": int,
-    "thinking": str,
-    "extra_body": dict,
-    **_POLICY,
-}
+_ENDPOINT: Mapping[str, type] = {"context_tokens": int, "thinking": str, "extra_body": dict}
 _LLAMACPP: Mapping[str, type] = dict.fromkeys(
     ("context_tokens", "parallel", "threads", "draft"), int
 )
@@ -480,8 +460,8 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "bundled": _LLAMACPP,
     "gguf": _LLAMACPP,
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
-    "openai": {**_ENDPOINT, "key_variable": str},
-    "ollama": _ENDPOINT,
+    "openai": {**_ENDPOINT, **_POLICY, "key_variable": str},
+    "ollama": {**_ENDPOINT, **_POLICY},
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""

@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from openai import AsyncOpenAI, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
@@ -27,7 +26,9 @@ from colligate.models.base import (
     LabelOdds,
     Message,
     OnToken,
+    TextKind,
     Usage,
+    Vectors,
     encodable,
     find_embedder_prefix,
 )
@@ -74,9 +75,8 @@ class OpenAIChat:
         self._extra = dict(extra_body or {})
         # What is added changes the answers: it is a part of the key under which they are kept.
         self.version = json.dumps(self._extra, sort_keys=True) if self._extra else ""
-        self._endpoint = Endpoint(
-            base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
-        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL")
+        self._endpoint = Endpoint(url, api_key, policy=policy)
         self.context_tokens = context_tokens  # as given, or as the server reports (vLLM does)
         self._owns_endpoint = True  # an adapter's connections are its base's
         self._forget()
@@ -141,14 +141,8 @@ class OpenAIChat:
             warnings += (f"the content filter of {self._endpoint.url} stopped an answer",)
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
-        return Completion(
-            text=text,
-            usage=spent + reply.usage_for(request.messages),
-            model=self.name,
-            finish_reason=finish_reason,
-            thinking=thinking,
-            warnings=warnings,
-        )
+        usage = spent + reply.usage_for(request.messages)
+        return Completion(text, usage, self.name, finish_reason, thinking, warnings)
 
     async def _ask(
         self, client: AsyncOpenAI, body: Mapping[str, Any], display: _Display | None
@@ -210,11 +204,8 @@ class OpenAIChat:
 
     async def _ask_for_scorer(self) -> PromptLogprobs | MissingCapability:
         if self._endpoint.is_openai:
-            return MissingCapability(
-                f"{self.name} gives no likelihoods",
-                "OpenAI's models give none of a prompt",
-                "use a gguf: or hf: model, or vLLM",
-            )
+            what, why = f"{self.name} gives no likelihoods", "OpenAI's models give none of a prompt"
+            return MissingCapability(what, why, "use a gguf: or hf: model, or vLLM")
         try:
             template = {k: v for k, v in self._extra.items() if k == "chat_template_kwargs"}
             scorer = await PromptLogprobs.find(self._endpoint, self._model, template)
@@ -245,11 +236,9 @@ class OpenAIChat:
         with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
             listed = await self._endpoint.models()
         if listed and name not in listed:
-            raise WeightsUnavailable(
-                f"{self.name} has no adapter {name}",
-                f"its server has {', '.join(list(listed)[:8])}",
-                "name one of these, or start the server with it",
-            )
+            what = f"{self.name} has no adapter {name}"
+            why = f"its server has {', '.join(list(listed)[:8])}"
+            raise WeightsUnavailable(what, why, "name one of these, or start the server with it")
         view = copy(self)
         view._model, view._owns_endpoint = name, False
         view._forget()
@@ -296,9 +285,6 @@ class _Display:
         return True
 
 
-# Embeddings
-
-
 class OpenAIEmbedder:
     """An embedder behind an OpenAI-compatible `/embeddings`.
 
@@ -316,9 +302,8 @@ class OpenAIEmbedder:
         policy: Policy | None = None,
     ) -> None:
         self._model = model
-        self._endpoint = Endpoint(
-            base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
-        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL")
+        self._endpoint = Endpoint(url, api_key, policy=policy)
         self.name = _name(model, self._endpoint)
         self._dimension: int | None = None
 
@@ -340,9 +325,7 @@ class OpenAIEmbedder:
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self.name!r})"
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         prefix = find_embedder_prefix(self._model, kind)
@@ -361,12 +344,12 @@ class OpenAIEmbedder:
             tokens += size
         yield batch
 
-    async def _post(self, batch: list[str]) -> NDArray[np.float32]:
+    async def _post(self, batch: list[str]) -> Vectors:
         body = {"model": self._model, "input": batch}
         read = partial(self._read, count=len(batch))
         return await self._endpoint.post("/embeddings", body, read, model=self._model)
 
-    def _read(self, answer: Any, count: int) -> NDArray[np.float32]:
+    def _read(self, answer: Any, count: int) -> Vectors:
         """Return the vectors in the order asked, checked and scaled to unit length."""
         try:
             entries = answer["data"]

@@ -147,17 +147,11 @@ class Endpoint:
         # Connections belong to the event loop they were opened in.
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = WeakKeyDictionary()
         if self.is_openai and not self._key:
-            raise NotAuthorised(
-                "OpenAI cannot be asked",
-                f"{key_variable} is not set",
-                f"set {key_variable}, or name another server: openai:MODEL@URL",
-            )
+            hint = f"set {key_variable}, or name another server: openai:MODEL@URL"
+            raise NotAuthorised("OpenAI cannot be asked", f"{key_variable} is not set", hint)
         if not (self._key.isascii() and self._key.isprintable()):
-            raise NotAuthorised(
-                f"the key for {self.url} cannot be sent",
-                "it contains characters that no key has",
-                f"set {key_variable} again",
-            )
+            what, hint = f"the key for {self.url} cannot be sent", f"set {key_variable} again"
+            raise NotAuthorised(what, "it contains characters that no key has", hint)
 
     @property
     def root(self) -> str:
@@ -166,7 +160,6 @@ class Endpoint:
 
     @property
     def is_openai(self) -> bool:
-        """Whether this is OpenAI's own API."""
         return urlsplit(self._base_url).hostname == "api.openai.com"
 
     def __repr__(self) -> str:
@@ -199,18 +192,15 @@ class Endpoint:
     def attempts(
         self, body: Callable[[], Mapping[str, Any]] = dict, learn: OnRefusal | None = None
     ) -> Attempts:
-        """Return the attempts of one call; see `Attempts`."""
         return Attempts(body, learn, self.policy.max_retries)
 
     async def _typed(self, error: Exception, here: _Connections, model: str) -> ColligateError:
         if here.closed:
             return ModelError(f"the connections to {self.url} were closed during a call")
         if isinstance(error, TimeoutError):
-            return EndpointUnreachable(
-                f"no answer from {self.url}",
-                f"not within {self.policy.deadline:g} s",
-                "is the server overloaded, or the model too large for it?",
-            )
+            what = f"no answer from {self.url}"
+            hint = "is the server overloaded, or the model too large for it?"
+            return EndpointUnreachable(what, f"not within {self.policy.deadline:g} s", hint)
         if not isinstance(error, openai.APIStatusError):
             return self._failures.without_status(error, self.policy.timeout)
         if not (error.code == "model_not_found" or error.status_code == 404):
@@ -336,12 +326,8 @@ async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list):
         raise Garbled("/models lists nothing")
-    return {
-        str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry
-    }
+    return {str(each["id"]): each for each in entries if isinstance(each, dict) and "id" in each}
 
-
-# Failures
 
 # Whatever its status: the prompt is too long. Servers word it differently.
 _CONTEXT = re.compile(
@@ -413,21 +399,16 @@ class Failures:
         known = {"model_not_found", "DeploymentNotFound"}
         about_model = error.code in known or "model" in message.lower()
         if model in served or not (served or about_model):
-            return RequestRefused(
-                f"{self.url} does not know the address asked",
-                f"HTTP {error.status_code}: {message}",
-                "check the base URL; it usually ends in /v1",
-            )
+            what = f"{self.url} does not know the address asked"
+            why = f"HTTP {error.status_code}: {message}"
+            return RequestRefused(what, why, "check the base URL; it usually ends in /v1")
         names = ", ".join(sorted(served)[:8]) + (", ..." if len(served) > 8 else "")
         hint = f"it has {names}" if served else "check the model's name"
         return UnknownModel(f"no model {model!r} at {self.url}", message, hint)
 
     def _too_long(self, message: str) -> ContextTooSmall:
-        return ContextTooSmall(
-            f"the prompt does not fit the model at {self.url}",
-            self.scrub(message),
-            "ask over less text, or use a model with a larger window",
-        )
+        what, why = f"the prompt does not fit the model at {self.url}", self.scrub(message)
+        return ContextTooSmall(what, why, "ask over less text, or use a model with a larger window")
 
     def scrub(self, text: str) -> str:
         """Return a server's message without texts like a key, at most 300 characters."""

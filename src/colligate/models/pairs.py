@@ -132,9 +132,8 @@ class MiniLMReranker:
                 loaded = _read("reranker", self._folder)
                 if len(loaded[1].get_outputs()[0].shape) != 3:
                     what = f"{self.name} is no reranker that finds answers"
-                    raise WeightsUnavailable(
-                        what, "", "train it with `colligate train head reranker`"
-                    )
+                    hint = "train it with `colligate train head reranker`"
+                    raise WeightsUnavailable(what, "", hint)
                 self._loaded = loaded
             return self._loaded
 
@@ -145,24 +144,17 @@ class MiniLMVerifier:
     It is built like the reranker, and compares each token of the claim with what is nearest to it
     in the source; its data card is `minilm/verifier.md`. `folder` holds the `model.onnx` and
     `tokenizer.json` of a training of one's own. `limit` is the probability from which a claim
-    counts as contradicted.
-
-    Raises:
-        WeightsUnavailable: the files are missing or damaged.
+    counts as contradicted. WeightsUnavailable if the files are missing or damaged.
     """
 
     limit = 0.85
 
     def __init__(self, folder: Path | None = None) -> None:
         self.name = f"onnx:{folder}" if folder else "head"
-        self._tokenizer, self._session = _read("verifier", folder)
+        self._model = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
-        inputs = {
-            "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
-            "passage": cut_ids(self._tokenizer, join_title(title, source), PASSAGE_TOKENS),
-        }
-        supports, contradicts, neither = _share(self._session.run(None, inputs))
+        supports, contradicts, neither = _rate(self._model, claim, join_title(title, source))
         return supports, contradicts, neither
 
     async def aclose(self) -> None: ...  # the session is freed with the object
@@ -172,26 +164,23 @@ class MiniLMKinds:
     """Tells what the answer to an English question takes; its data card is `minilm/kinds.md`.
 
     `folder` holds the `model.onnx` and `tokenizer.json` of a training of one's own.
-
-    Raises:
-        WeightsUnavailable: the files are missing or damaged.
+    WeightsUnavailable if the files are missing or damaged.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._tokenizer, self._session = _read("kinds", folder)
+        self._model = _read("kinds", folder)
 
     def score(self, question: str) -> list[float]:
         """Return the odds of each kind, in the order of the labels that were trained."""
-        inputs = {
-            "question": cut_ids(self._tokenizer, question, QUESTION_TOKENS),
-            "passage": cut_ids(self._tokenizer, "", PASSAGE_TOKENS),
-        }
-        return _share(self._session.run(None, inputs))
+        return _rate(self._model, question, "")
 
 
-def _share(outputs: Any) -> list[float]:
-    """Return the odds of the logits that a model gives for one pair."""
-    [[logits]] = outputs
+def _rate(model: tuple[Tokenizer, Any], question: str, passage: str) -> list[float]:
+    """Return the odds of a pair's labels, in the order of their training."""
+    tokenizer, session = model
+    asked = cut_ids(tokenizer, question, QUESTION_TOKENS)
+    read = cut_ids(tokenizer, passage, PASSAGE_TOKENS)
+    [[logits]] = session.run(None, {"question": asked, "passage": read})
     odds = np.exp(logits - logits.max())
     shares: list[float] = (odds / odds.sum()).tolist()
     return shares

@@ -163,11 +163,9 @@ class PromptTokenizer(Protocol):
 def check_fits(tokens: int, context: int, name: str) -> None:
     """Raise ContextTooSmall if a prompt of so many tokens does not fit a model's window."""
     if tokens > context:
-        raise ContextTooSmall(
-            f"the prompt does not fit {name}",
-            f"it has {tokens} tokens and the window {context}",
-            "give fewer or shorter passages, or a model with a larger window",
-        )
+        what = f"the prompt does not fit {name}"
+        hint = "give fewer or shorter passages, or a model with a larger window"
+        raise ContextTooSmall(what, f"it has {tokens} tokens and the window {context}", hint)
 
 
 def _merge_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -74,16 +74,12 @@ class ServerReply:
 
     def usage_for(self, messages: Sequence[Message]) -> Usage:
         """Return the tokens of the call; estimated if the server does not report them."""
-        if _count(self.usage, "prompt_tokens"):
-            return Usage(
-                input_tokens=_count(self.usage, "prompt_tokens"),
-                output_tokens=self._output_tokens,
-                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens")
-                or _count(self.usage, "prompt_cache_hit_tokens"),  # DeepSeek
-            )
+        if read := _count(self.usage, "prompt_tokens"):
+            cached = _count(self.usage, "prompt_tokens_details", "cached_tokens")
+            cached = cached or _count(self.usage, "prompt_cache_hit_tokens")  # DeepSeek
+            return Usage(read, self._output_tokens, cached)
         return Usage(
-            input_tokens=estimate_prompt(messages),
-            output_tokens=estimate_tokens(self.thinking + (self.content or "")),
+            estimate_prompt(messages), estimate_tokens(self.thinking + (self.content or ""))
         )
 
 
@@ -144,8 +140,6 @@ def estimate_prompt(messages: Sequence[Message]) -> int:
     """
     return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
 
-
-# OpenAI's /responses
 
 RESPONSES = "/responses"
 _LEAST_TOKENS = 16  # a lower limit is refused

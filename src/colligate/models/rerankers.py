@@ -22,9 +22,8 @@ class HTTPReranker:
     ) -> None:
         self._model = model
         url = url.rstrip("/").removesuffix("/rerank")
-        self._endpoint = Endpoint(
-            url, key, policy=policy or Policy(key_variable="COLLIGATE_RERANKER_KEY")
-        )
+        policy = policy or Policy(key_variable="COLLIGATE_RERANKER_KEY")
+        self._endpoint = Endpoint(url, key, policy=policy)
         self.name = f"http:{model}@{self._endpoint.url}"
 
     def __repr__(self) -> str:

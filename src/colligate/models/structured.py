@@ -82,8 +82,6 @@ def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
     return whole
 
 
-# From text to an object
-
 _FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING, _CLOSING = re.compile(r"[{[]"), re.compile(r"[}\]]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*"?', re.DOTALL)  # the last may be cut
@@ -106,10 +104,8 @@ def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]
 
     A value that the schema does not accept is mended: a list or string that is too long is cut, an
     invalid optional field takes its default, and an invalid item of a list is removed. Of a text
-    that is cut off the complete parts are used. What was mended is "repaired".
-
-    Raises:
-        ValueError: there is none; the message tells the model what to correct.
+    that is cut off the complete parts are used. What was mended is "repaired". ValueError if there
+    is none; the message tells the model what to correct.
     """
     problem = "there is no JSON object in it"
     stages: tuple[tuple[Literal["parsed", "repaired"], Iterator[tuple[Any, bool]]], ...] = (

@@ -179,8 +179,7 @@ def home() -> Path:
 def find_weights(name: str) -> dict[str, Path] | None:
     """Return the files of some weights by role; None if one is missing or has a wrong size.
 
-    Raises:
-        UnknownModel: no weights have this name.
+    UnknownModel if no weights have this name.
     """
     if split_hub_name(name) and not find_recorded(name):
         return None
@@ -192,12 +191,9 @@ def find_weights(name: str) -> dict[str, Path] | None:
 def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
     """Download missing files and return all by role. Blocks; may run in any thread.
 
-    Several processes may pull at once: one downloads, the others wait for it.
-
-    Raises:
-        UnknownModel: no weights have this name.
-        WeightsUnavailable: no source has the right bytes, they cannot be stored, or they have
-            changed since they were pulled.
+    Several processes may pull at once: one downloads, the others wait for it. UnknownModel if no
+    weights have this name, WeightsUnavailable if no source has the right bytes, they cannot be
+    stored, or they have changed since they were pulled.
     """
     weights, folder = get_pinned(name), _folder(name)
     if found := find_weights(name):
@@ -243,12 +239,10 @@ def _download(
             return
         except SourceFailed as error:
             tried.append(f"{source}: {error}")
-    raise WeightsUnavailable(
-        f"cannot download {file.name} of {weights.name}",
-        "; ".join(tried),
-        "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
-        f"and run colligate models pull {weights.name}",
-    )
+    hint = "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
+    hint += f"and run colligate models pull {weights.name}"
+    what = f"cannot download {file.name} of {weights.name}"
+    raise WeightsUnavailable(what, "; ".join(tried), hint)
 
 
 _HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
@@ -327,10 +321,8 @@ def resolve_weights(name: str) -> str:
     """Return the weights of a name: pinned ones, or ORG/REPO[:FILE] of the hub.
 
     What the hub says of such a file (commit, size, SHA-256) is kept and holds from then on.
-
-    Raises:
-        UnknownModel: no weights have this name, or several files of the repository do.
-        WeightsUnavailable: the hub cannot be asked.
+    UnknownModel if no weights have this name, or several files of the repository do,
+    WeightsUnavailable if the hub cannot be asked.
     """
     hub_name = None if name in PINNED else split_hub_name(name)
     if hub_name is None:
@@ -356,9 +348,8 @@ def _record(repository: str, wanted: str) -> str:
             raise SourceFailed(f"it states no size and SHA-256 of {file}")
     except SourceFailed as error:
         hint = "a path must exist; for the hub HF_TOKEN, HF_ENDPOINT and the network count"
-        raise WeightsUnavailable(
-            what, f"no such file is here, and the hub: {error}", hint
-        ) from None
+        why = f"no such file is here, and the hub: {error}"
+        raise WeightsUnavailable(what, why, hint) from None
     name, hub = f"{repository}:{file}", f"{repository}/{file}"
     pinned = PinnedFile(Path(file).name, size, sha256, hub=hub, revision=about.revision)
     record = {
@@ -415,11 +406,8 @@ def ignore_progress(done_bytes: int, total_bytes: int, what: str) -> None:
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
     """Return the error for files of `size` bytes that the disk does not take."""
     hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
-    return WeightsUnavailable(
-        f"cannot store {what} in {folder}",
-        error.strerror or str(error),
-        f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
-    )
+    why, hint = error.strerror or str(error), f"{hint} ({size / 1e6:.0f} MB are needed)"
+    return WeightsUnavailable(f"cannot store {what} in {folder}", why, f"{hint} and try again")
 
 
 # The package index (PEP 503 and PEP 691)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.concurrency import gather
 from colligate.core.answer import Claim, Verdict
@@ -40,8 +40,6 @@ when the quotes are true; "unclear" if the quotes neither say it nor rule it out
 class Judgement(BaseModel):
     """What the reader says of one statement."""
 
-    model_config = ConfigDict(extra="ignore")
-
     number: int
     reason: str = Field(default="", json_schema_extra={"maxLength": 240})
     verdict: Literal["supports", "contradicts", "unclear"]
@@ -49,8 +47,6 @@ class Judgement(BaseModel):
 
 class Judgements(BaseModel):
     """What the reader says of all statements."""
-
-    model_config = ConfigDict(extra="ignore")
 
     judgements: list[Judgement]
 
@@ -188,7 +184,6 @@ class PairCheck:
         self.name = verifier.name
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        """Return a verdict for each claim."""
         return list(await asyncio.gather(*(asyncio.to_thread(self._judge, c) for c in claims)))
 
     def _judge(self, claim: Claim) -> Verdict:

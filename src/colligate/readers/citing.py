@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from colligate.core.answer import (
     COMPUTED,
@@ -45,25 +45,19 @@ def _ask_for(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-class Quote(BaseModel):
+class Quote(BaseModel, json_schema_extra={"required": ["passage", "quote"]}):
     """Words of a passage; of any if its number is 0."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["passage", "quote"]})
 
     passage: int = Field(default=0, json_schema_extra=_ask_for)
     quote: str = Field(json_schema_extra={"maxLength": 400})
 
 
-class Statement(Quote):
+class Statement(Quote, json_schema_extra={"required": ["passage", "quote", "sentence"]}):
     """One sentence of the answer and the words it rests on.
 
     A quote without a sentence states itself. All fields are asked for; without a passage, 0, the
     quote is looked for in all. Lengths are limits for decoders: longer texts are valid.
     """
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["passage", "quote", "sentence"]}
-    )
 
     sentence: str = Field(json_schema_extra={"maxLength": 600})
 
@@ -80,16 +74,12 @@ class Statement(Quote):
         return (self,)
 
 
-class ComputedStatement(BaseModel):
+class ComputedStatement(BaseModel, json_schema_extra={"required": ["quotes", "sentence"]}):
     """One sentence of the answer and the words it rests on, of several passages together.
 
     It may name how its number follows from quoted ones. A single quote next to the sentence, as in
     a `Statement`, is accepted too. A sentence without a quote quotes itself.
     """
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["quotes", "sentence"]}
-    )
 
     quotes: list[Quote] = Field(
         default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}
@@ -104,6 +94,12 @@ class ComputedStatement(BaseModel):
             words = value.get("quote") or value["sentence"]
             return {**value, "quotes": [{"passage": value.get("passage", 0), "quote": words}]}
         return value
+
+
+Statements = Sequence[Statement | ComputedStatement]
+Documents = Mapping[str, Document]
+Passages = Mapping[int, Passage]
+"""The passages that were shown, by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +138,7 @@ class Placed:
 
 
 async def cite(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    run: Run,
-    *,
-    short: str = "",
+    question: str, statements: Statements, passages: Passages, run: Run, *, short: str = ""
 ) -> Cited:
     """Locate, check and number the statements, and write them as one text.
 
@@ -174,10 +165,7 @@ async def cite(
 
 
 async def locate_statements(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Sequence[Passage],
-    run: Run,
+    question: str, statements: Statements, passages: Sequence[Passage], run: Run
 ) -> list[Stated]:
     """Return the statements of an earlier step that have places: notes, which are not judged."""
     placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
@@ -278,9 +266,7 @@ async def judge_claims(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict
     return verdicts
 
 
-def write_answer(
-    stated: Sequence[Stated], documents: Mapping[str, Document], between: str = " "
-) -> Cited:
+def write_answer(stated: Sequence[Stated], documents: Documents, between: str = " ") -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     supported: list[tuple[Place, tuple[int, int]]] = []
@@ -295,7 +281,7 @@ def write_answer(
 
 
 def cite_places(
-    supported: Sequence[tuple[Place, tuple[int, int]]], documents: Mapping[str, Document]
+    supported: Sequence[tuple[Place, tuple[int, int]]], documents: Documents
 ) -> tuple[Citation, ...]:
     """Return a citation for each place, in the order of first use.
 
@@ -337,10 +323,7 @@ async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document
 
 
 async def _place(
-    question: str,
-    statements: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    run: Run,
+    question: str, statements: Statements, passages: Passages, run: Run
 ) -> list[Placed]:
     """Return each distinct statement with its places, its claim, and what of it is missing."""
     documents = await run.documents_of(list(passages.values()))
@@ -359,23 +342,17 @@ async def _place(
 
 
 def place_sentence(
-    claim: Claim,
-    said: Sequence[Statement | ComputedStatement],
-    passages: Mapping[int, Passage],
-    documents: Mapping[str, Document],
+    claim: Claim, said: Statements, passages: Passages, documents: Documents
 ) -> Placed:
     """Locate the quotes of statements of one sentence; the claim has them as a reader saw them."""
-    located = [
-        (quote.quote, place)
-        for each in said
-        for quote, place in zip(
-            each.quotes, _locate_all(each.quotes, passages, documents), strict=True
-        )
-    ]
+    located: list[tuple[Quote, Place | None]] = []
+    for each in said:
+        found = _locate_all(each.quotes, passages, documents)
+        located += zip(each.quotes, found, strict=True)
     places = tuple(dict.fromkeys(place for _, place in located if place is not None))
     calculations = tuple(c for each in said for c in getattr(each, "calculations", ()))
     if not places:
-        return Placed(claim, (), calculations, next((quote for quote, _ in located), ""))
+        return Placed(claim, (), calculations, next((each.quote for each, _ in located), ""))
     quotes = []
     for place in places:
         document = documents[place.span.document_id]
@@ -394,7 +371,7 @@ def place_sentence(
 
 
 def _locate_all(
-    quotes: Sequence[Quote], passages: Mapping[int, Passage], documents: Mapping[str, Document]
+    quotes: Sequence[Quote], passages: Passages, documents: Documents
 ) -> list[Place | None]:
     """Return the places of the quotes of one statement.
 
@@ -409,9 +386,7 @@ def _locate_all(
     return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
-def _locate(
-    quoted: Quote, passages: Mapping[int, Passage], documents: Mapping[str, Document]
-) -> Place | None:
+def _locate(quoted: Quote, passages: Passages, documents: Documents) -> Place | None:
     """Return the sentences around a quote, first in the passage that it names.
 
     Models copy well and count badly, so a quote that is word for word in exactly one other passage
@@ -420,20 +395,18 @@ def _locate(
     named = passages.get(quoted.passage)
     if named is not None and (place := _locate_in(named, quoted.quote, documents)):
         return place
-    others = list(
-        dict.fromkeys(
-            place
-            for passage in passages.values()
-            if passage is not named
-            and (place := _locate_in(passage, quoted.quote, documents, verbatim=True))
-        )
+    places = (
+        _locate_in(passage, quoted.quote, documents, verbatim=True)
+        for passage in passages.values()
+        if passage is not named
     )
+    others = list(dict.fromkeys(filter(None, places)))
     long = len(normalise(quoted.quote).text) >= _LONG_ENOUGH_TO_KNOW
     return others[0] if len(others) == 1 or (others and long) else None
 
 
 def _locate_in(
-    passage: Passage, quote: str, documents: Mapping[str, Document], *, verbatim: bool = False
+    passage: Passage, quote: str, documents: Documents, *, verbatim: bool = False
 ) -> Place | None:
     """Return the whole sentences around a quote in a passage."""
     document = documents[passage.document_id]
@@ -445,7 +418,7 @@ def _locate_in(
 
 
 def _claim_short(
-    question: str, short: str, stated: Sequence[Stated], documents: Mapping[str, Document]
+    question: str, short: str, stated: Sequence[Stated], documents: Documents
 ) -> Claim:
     """Return the short answer with the statements and all that they cite."""
     said = Quoted("", " ".join(each.sentence for each in stated if each.places))
@@ -453,15 +426,13 @@ def _claim_short(
     return Claim(short, (said, *_quote_places(places, documents)), question)
 
 
-def _title_documents(
-    stated: Sequence[Stated], documents: Mapping[str, Document]
-) -> tuple[str, ...]:
+def _title_documents(stated: Sequence[Stated], documents: Documents) -> tuple[str, ...]:
     """Return the titles of the documents that statements cite, one for each."""
     spans = {place.span.document_id: place.span for each in stated for place in each.places}
     return tuple(documents[name].passage(span).full_title for name, span in spans.items())
 
 
-def _quote_places(places: Iterable[Place], documents: Mapping[str, Document]) -> tuple[Quoted, ...]:
+def _quote_places(places: Iterable[Place], documents: Documents) -> tuple[Quoted, ...]:
     found = ((documents[place.span.document_id], place.span) for place in places)
     return tuple(_quote(document, span, document.slice(span)) for document, span in found)
 

@@ -55,10 +55,8 @@ _SHOWN = frozenset(
 _CHOICES = ("anyOf", "oneOf", "allOf")
 
 
-class _Found(Quote):
+class _Found(Quote, json_schema_extra={"required": ["passage", "quote", "value"]}):
     """A value and the words that say it."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["passage", "quote", "value"]})
 
     # A small model that may write null for the whole writes it everywhere.
     quote: str = Field(default="", json_schema_extra={"maxLength": 400})
@@ -68,8 +66,7 @@ class _Found(Quote):
 class Shape:
     """What a JSON Schema asks for: the model of the reply, and what each value is, by its place.
 
-    Raises:
-        UsageError: it is not the schema of an object, or has what cannot be filled.
+    UsageError if it is not the schema of an object, or has what cannot be filled.
     """
 
     def __init__(self, schema: Mapping[str, Any] | type[BaseModel]) -> None:
@@ -141,7 +138,6 @@ def _or_empty(empty: type[Any], given: Any) -> Any:
 
 
 def _type_of(schema: Mapping[str, Any], path: str) -> Any:
-    """Return the Python type of a value."""
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if options is not None:
         if isinstance(options, list) and all(isinstance(e, str | int | None) for e in options):
@@ -202,10 +198,8 @@ class Filled:
 async def fill(question: str, shape: Shape, answer: Answer, run: Run) -> Answer:
     """Return an answer whose text is JSON of the shape, filled from the evidence of `answer`.
 
-    Each value that is left out has a warning.
-
-    Raises:
-        ModelError: the reader gives no reply of this shape.
+    Each value that is left out has a warning. ModelError if the reader gives no reply of this
+    shape.
     """
     filled = await find_values(
         question, shape, await _find_passages(question, shape, answer, run), run
@@ -221,10 +215,8 @@ async def find_values(
 ) -> Filled:
     """Ask the reader once for all values of a shape, and check the quote of each.
 
-    `instruction` comes before the form of the reply in the prompt.
-
-    Raises:
-        ModelError: the reader gives no reply of this shape.
+    `instruction` comes before the form of the reply in the prompt. ModelError if the reader gives
+    no reply of this shape.
     """
     reply = shape.reply()
     if shown:

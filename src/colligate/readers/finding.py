@@ -50,9 +50,7 @@ class Likely(Event):
         said = "… " * (before > 0) + text[before:after].strip() + " …" * (after < len(text))
         return f"likely: “{said}” ({name_places([self.sentence])})"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,6 @@ class _Held:
         self._dates: dict[Unit, set[tuple[Decimal, Decimal]]] = defaultdict(set)  # first, last day
 
     def add(self, stated: Quantities) -> None:
-        """Add what a text states."""
         self.scales |= stated.scales
         self._units |= stated.units
         self._names |= {each.name for each in stated.found if each.name}
@@ -138,7 +137,6 @@ class _Held:
             self._amounts[unit].add(Decimal(1))
 
     def holds(self, stated: Quantity) -> bool:
-        """Return whether the sources have a quantity."""
         return stated.name in self._names or any(map(self.has, stated.readings))
 
     def has(self, amount: Amount) -> bool:

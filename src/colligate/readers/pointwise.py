@@ -159,8 +159,7 @@ class PointwiseReader:
     ) -> Answer:
         """Read the likeliest passages until one gives an answer; refuse if it is not likely enough.
 
-        Raises:
-            BudgetExceeded, ModelError: no passage can be judged or read.
+        BudgetExceeded or ModelError if no passage can be judged or read.
         """
         ordered, sure, likely = await order(question, shown, run)
         evidence = tuple(

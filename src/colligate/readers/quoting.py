@@ -35,16 +35,12 @@ from colligate.readers.citing import (
 from colligate.readers.drafting import Draft
 
 
-class Reply(BaseModel):
+class Reply(BaseModel, json_schema_extra={"required": ["statements", "short_answer", "found"]}):
     """What the replies of readers have in common: all fields are asked for, not all are needed.
 
     Without `found` the statements are the verdict, and with it there may be no statements. Lengths
     are limits for decoders: a longer reply is valid. The order of the fields is that of decoding.
     """
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["statements", "short_answer", "found"]}
-    )
 
     statements: list[Any]
     short_answer: str = Field(default="", json_schema_extra={"maxLength": 600})
@@ -64,8 +60,7 @@ class SearchingReply(Reply):
     """A reply that says what to search for where the passages do not hold the answer."""
 
     model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]},
+        json_schema_extra={"required": ["statements", "short_answer", "found", "search"]}
     )
 
     search: list[str] = Field(
@@ -84,7 +79,6 @@ class EachStatement(ComputedStatement):
     """A statement about one document, with what it says in a column of the answer's table."""
 
     model_config = ConfigDict(
-        extra="ignore",
         coerce_numbers_to_str=True,
         json_schema_extra={"required": ["quotes", "sentence", "column", "value"]},
     )
@@ -126,7 +120,6 @@ otherwise "found" is false and "statements" is empty. "search" is empty if "foun
 otherwise it has one to three queries, each for one thing that is missing, in words that the \
 documents may use."""
 
-
 _EACH = """
 Each document that belongs to the answer has a statement of its own for each thing that is asked \
 of it. "column" is a short name of that thing, such as "rent", the same for all documents, and \
@@ -139,7 +132,6 @@ def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
 
 
 _JOINED = _wanted("the answer in as many statements as it needs", "the answer in a few words", 3500)
-
 
 FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _wanted(
@@ -250,12 +242,8 @@ class QuotingReader:
         if task.notes and shown and await find_excess(task):
             run.warn("the notes leave no room for a passage and are left out")
             task = replace(task, notes="")
-        fit = await fit_window(
-            shown,
-            lambda kept: self.messages(question, kept, task),
-            run,
-            Room(wanted.tokens, schema=wanted.reply, last=True),
-        )
+        room = Room(wanted.tokens, schema=wanted.reply, last=True)
+        fit = await fit_window(shown, lambda kept: self.messages(question, kept, task), run, room)
         if len(fit) == 1 and (excess := await find_excess(task)):
             fit = [await cut_passage(fit[0], excess, run)]
         return fit, task
@@ -291,10 +279,7 @@ def limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
 
 
 async def _cite(
-    draft: Draft,
-    first: StructuredReply[Reply],
-    messages: Sequence[Message],
-    wanted: ReplyForm,
+    draft: Draft, first: StructuredReply[Reply], messages: Sequence[Message], wanted: ReplyForm
 ) -> tuple[Reply, Cited]:
     """Return a reply and what of it is cited; if it is nothing, ask once more after `messages`."""
     question, passages, run = draft.question, draft.passages, draft.run
@@ -328,13 +313,11 @@ def render_task(question: str, shown: Sequence[Shown], task: Task) -> str:
 
 async def keep_table_heads(shown: Sequence[Shown], run: Run) -> list[Shown]:
     """Return passages, those inside tables with the head that says what their columns are."""
-    return [
-        replace(
-            each,
-            passage=keep_table_head(each.passage, await run.document(each.passage.document_id)),
-        )
-        for each in shown
-    ]
+    headed = []
+    for each in shown:
+        document = await run.document(each.passage.document_id)
+        headed.append(replace(each, passage=keep_table_head(each.passage, document)))
+    return headed
 
 
 async def cut_passage(shown: Shown, over: int, run: Run) -> Shown:

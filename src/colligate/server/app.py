@@ -115,8 +115,6 @@ async def _report(request: Request, error: Exception) -> Response:
     return error_response(error, request.scope["path"])
 
 
-# Listening.
-
 _POLL = 0.1  # seconds between two checks for a second signal
 
 
@@ -205,9 +203,6 @@ def _bind(config: ServerConfig) -> socket.socket:
         return made
 
 
-# The page.
-
-
 @page_router.get("/index.html")
 @page_router.get("/")
 async def show_page() -> Response:
@@ -259,8 +254,6 @@ class Tidied:
             scope = {**scope, "raw_path": raw, "path": path, "method": method}
         await self._app(scope, receive, send)
 
-
-# Limits of request bodies.
 
 _TWICE = re.compile(rb"^/v1(?:/v1|/chat/completions)+(?=/(?:models|chat/completions|embeddings)\b)")
 

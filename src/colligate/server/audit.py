@@ -50,8 +50,7 @@ def note_use(library: str, documents: Iterable[str] = (), question: str = "") ->
 class Audit:
     """Writes the lines; a disk that is full is a warning for each line that is lost.
 
-    Raises:
-        UsageError: the file cannot be written.
+    UsageError if the file cannot be written.
     """
 
     def __init__(self, config: ServerConfig) -> None:

@@ -34,7 +34,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 # The rights of which a request needs one: the first line that fits its method and path counts.
 _ANY = frozenset(Right)
 _RIGHTS = tuple(
@@ -121,7 +120,6 @@ class Guard:
             self._metrics.count_request(scope, status or _HUNG_UP, time.perf_counter() - began)
 
     def _finish_headers(self, scope: Scope, message: Message) -> None:
-        """Add the security headers to a response."""
         headers = MutableHeaders(scope=message)
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
@@ -214,8 +212,6 @@ def _parse(address: str) -> SplitResult:
     except ValueError:
         return urlsplit("")
 
-
-# The options --token and --allow-origin.
 
 _MIN_TOKEN = 16  # characters
 

@@ -121,8 +121,6 @@ class Connection(H11Protocol):
         self.transport.abort()
 
 
-# The process: its descriptors and its log.
-
 _MANY = 65_536  # descriptors, where the limit is "infinite", or there is none
 
 

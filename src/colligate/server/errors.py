@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NotRequired
@@ -84,27 +85,17 @@ class Refused(HTTPException):
 
 # An error has the status of its class, or of the nearest class that it is derived from.
 _STATUS: dict[type, int] = {
-    NotHere: 404,
-    UnknownDocument: 404,
     Forbidden: 403,
-    Conflict: 409,
-    NoDocuments: 409,
-    EmbedderMismatch: 409,
-    Busy: 503,
-    RateLimited: 503,
-    LibraryLocked: 503,
+    **dict.fromkeys((NotHere, UnknownDocument), 404),
+    **dict.fromkeys((Conflict, NoDocuments, EmbedderMismatch), 409),
     TooLarge: 413,
     UnsupportedFormat: 415,
-    MissingExtra: 501,
-    UsageError: 422,
-    ReadingError: 422,
-    SpanError: 422,
-    BudgetExceeded: 422,
-    ContextTooSmall: 422,
-    MissingCapability: 422,
-    WeightsUnavailable: 422,
-    ModelError: 502,
+    **dict.fromkeys((UsageError, ReadingError, SpanError, BudgetExceeded), 422),
+    **dict.fromkeys((ContextTooSmall, MissingCapability, WeightsUnavailable), 422),
     ColligateError: 500,
+    MissingExtra: 501,
+    ModelError: 502,
+    **dict.fromkeys((Busy, RateLimited, LibraryLocked), 503),
 }
 
 
@@ -144,9 +135,10 @@ def problem(
     status: int, detail: str, *, hint: str = "", kind: str = "", **more: Any
 ) -> dict[str, Any]:
     """Return a problem object; `kind` names a class of `colligate.errors`."""
+    named = re.sub(r"(?<=.)(?=[A-Z])", " ", kind).capitalize()  # "Unknown document"
     return {
         "type": f"urn:colligate:{kind}" if kind else "about:blank",
-        "title": _as_words(kind) if kind else HTTPStatus(status).phrase,
+        "title": named or HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
         **({"hint": hint} if hint else {}),
@@ -213,9 +205,3 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     }
 }
 """Problems in the OpenAPI document."""
-
-
-def _as_words(name: str) -> str:
-    """`UnknownDocument` as "Unknown document"."""
-    spaced = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return spaced[:1].upper() + spaced[1:]

@@ -38,6 +38,7 @@ from colligate.server.shapes import (
     OnEvent,
     RetrieverName,
     Risk,
+    RunRequest,
     StrategyName,
     TableRequest,
     TableShape,
@@ -183,17 +184,13 @@ class SingleLibrary:
         return reading.result().document_ids
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Return what the library holds."""
         _require_default(library)
         documents = await self._find_documents()
         opened = await self.engine.open_library()
         return opened if documents is None else opened.view(documents)
 
     async def answer(
-        self,
-        request: AskRequest | TableRequest,
-        library: str = DEFAULT_LIBRARY,
-        on_event: OnEvent | None = None,
+        self, request: RunRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the answer or the table as JSON; the run stops when the caller is cancelled."""
         _require_default(library)
@@ -235,8 +232,7 @@ QuestionText = Annotated[str, Field(min_length=1, max_length=10_000)]
 LibraryName = Annotated[str, Field(description="The name of a library.")]
 Offset = Annotated[int, Field(ge=0)]
 NamedDocuments = Annotated[
-    list[str] | None,
-    Field(description="Ids, file names or titles of the only documents to read."),
+    list[str] | None, Field(description="Ids, file names or titles of the only documents to read.")
 ]
 
 
@@ -266,7 +262,6 @@ class AskArguments(BaseModel):
     history: History = []
 
     def to_request(self) -> AskRequest:
-        """Return the request to a library."""
         return AskRequest(
             question=self.question,
             strategy=self.strategy,
@@ -339,10 +334,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"
             answer["warnings"] = [*answer["warnings"], missing]
-        return CallToolResult(
-            content=[TextContent(type="text", text=render_answer(answer).text)],
-            structured_content=answer,
-        )
+        content = TextContent(type="text", text=render_answer(answer).text)
+        return CallToolResult(content=[content], structured_content=answer)
 
     @_tool(server, "Fill a table")
     async def fill_table(
@@ -373,9 +366,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         text = TABLE_FORMATS[".md"][1](read_table(table)).decode()
         if len(text) > _MAX_CHARACTERS:
             text = f"{text[:_MAX_CHARACTERS]}\n(cut here: name fewer documents to see the rest)"
-        return CallToolResult(
-            content=[TextContent(type="text", text=text)], structured_content=table
-        )
+        content = TextContent(type="text", text=text)
+        return CallToolResult(content=[content], structured_content=table)
 
     @_tool(server, "Search the documents")
     async def search(
@@ -450,10 +442,9 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         """
         infos = await (await service.open_sources(library)).documents()
         end = offset + limit
+        documents = [DocumentShape.model_validate(each).model_dump() for each in infos[offset:end]]
         return {
-            "documents": [
-                DocumentShape.model_validate(info).model_dump() for info in infos[offset:end]
-            ],
+            "documents": documents,
             "total": len(infos),
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),

@@ -21,23 +21,16 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         made: Any = {"registry": self.registry, "namespace": "colligate"}
+        timed = {**made, "buckets": _SECONDS}
         self.requests = Counter(
             "http_requests", "Requests by route and status.", ("method", "route", "status"), **made
         )
         self.request_seconds = Histogram(
-            "http_request_seconds",
-            "Seconds until a response had been sent.",
-            ("route",),
-            buckets=_SECONDS,
-            **made,
+            "http_request_seconds", "Seconds until a response had been sent.", ("route",), **timed
         )
         self.runs = Counter("runs", "Runs that ended.", ("strategy", "state"), **made)
         self.run_seconds = Histogram(
-            "run_seconds",
-            "Seconds of runs, without waiting.",
-            ("strategy",),
-            buckets=_SECONDS,
-            **made,
+            "run_seconds", "Seconds of runs, without waiting.", ("strategy",), **timed
         )
         self.running = Gauge("runs_running", "Runs under way.", **made)
         self.waiting = Gauge("runs_waiting", "Runs waiting for their turn.", **made)

@@ -78,11 +78,8 @@ async def read_ollama_version() -> dict[str, str]:
 async def list_ollama_models(server: State) -> dict[str, Any]:
     """List the strategies, for clients that let a person choose."""
     names = [name + TAG for name in list_models(server)]
-    return {
-        "models": [
-            {"name": name, "model": name, "size": 0, "digest": "", **_ABOUT} for name in names
-        ]
-    }
+    models = [{"name": name, "model": name, "size": 0, "digest": "", **_ABOUT} for name in names]
+    return {"models": models}
 
 
 @router.post("/show", summary="One strategy")

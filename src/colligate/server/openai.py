@@ -62,14 +62,12 @@ class ChatMessage(_Open):
 
     @property
     def text(self) -> str:
-        """All that it says."""
         return "\n".join(
             part if isinstance(part, str) else part.text or "" for part in self.parts
         ).strip()
 
     @property
     def parts(self) -> list[ContentPart | str]:
-        """The parts of its content."""
         given = self.content if isinstance(self.content, list) else [self.content]
         return [part for part in given if part is not None]
 
@@ -229,12 +227,12 @@ async def _stream_completion(
 
     A client cannot take text back: only the whole answer, in which all is checked, is `content`.
     """
-    yield _data(completion.first_chunk())
+    yield _data(completion.chunk({"role": "assistant", "content": ""}))
     async for _, line in server.runs.follow(run):
         event = json.loads(line)
         yield ServerSentEvent(comment=render_event(event), sep="\n")
-        if draft := render_draft(event):
-            yield _data(completion.draft_chunk(draft))
+        if draft := render_draft(event):  # clients show it as a model's thoughts
+            yield _data(completion.chunk({"reasoning_content": draft}))
     try:
         answer = await run.result()
     except RunFailed as error:
@@ -290,8 +288,6 @@ def _model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "colligate"}
 
 
-# The answer in OpenAI's form.
-
 # Clients that read a stream by lines accept no lines much longer than this.
 _MAX_LINE = 1 << 16
 _PIECE = 1 << 12  # characters of the answer in a chunk
@@ -320,33 +316,25 @@ class ChatCompletion:
             "colligate": self._own_field(answer),
         }
 
-    def first_chunk(self) -> dict[str, Any]:
-        """Return the first chunk, with the role."""
-        return self._chunk({"role": "assistant", "content": ""})
-
-    def draft_chunk(self, draft: str) -> dict[str, Any]:
-        """Return a chunk of what is not the answer yet; clients show it as a model's thoughts."""
-        return self._chunk({"reasoning_content": draft})
-
     def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the chunks of a finished answer."""
         content = self._content(answer)
         for at in range(0, len(content["content"]), _PIECE):
-            yield self._chunk({"content": content["content"][at : at + _PIECE]})
+            yield self.chunk({"content": content["content"][at : at + _PIECE]})
         if content["annotations"]:
-            yield self._chunk({"annotations": content["annotations"]})
+            yield self.chunk({"annotations": content["annotations"]})
         own = self._own_field(answer)
         if len(encode_json(own)) > _MAX_LINE:
             left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
             own |= {"evidence": [], "warnings": [*own["warnings"], left_out]}
-        yield self._chunk({}, "stop") | {"colligate": own}
+        yield self.chunk({}, "stop") | {"colligate": own}
         if self.with_usage:
             yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
-    def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         usage = {"usage": None} if self.with_usage else {}
         return {**self._head("chat.completion.chunk"), "choices": [choice], **usage}

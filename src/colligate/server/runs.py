@@ -41,6 +41,7 @@ from colligate.server.shapes import (
     AskRequest,
     Correction,
     Feedback,
+    RunRequest,
     TableRequest,
     describe_filled,
     describe_row,
@@ -80,7 +81,7 @@ class Runs:
             for run in await in_thread(_load_runs, folder):
                 self._runs[run.id] = run
 
-    async def start(self, library: str, request: AskRequest | TableRequest) -> RecordedRun:
+    async def start(self, library: str, request: RunRequest) -> RecordedRun:
         """Ask a question of a library, or fill a table over it.
 
         `Busy` if too many runs wait or the server is stopping.
@@ -179,7 +180,6 @@ class Runs:
         await self._delete(run)
 
     async def forget_library(self, library: str) -> None:
-        """Delete all runs of a library."""
         for run in self.list_runs(library):
             await self.forget(run)
         self._tables.close(library)
@@ -235,7 +235,7 @@ class Runs:
         return [_describe_feedback(run, await run.result(), names) for run in rated]
 
     async def _execute(
-        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+        self, run: RecordedRun, request: RunRequest, strategy: Strategy | None
     ) -> None:
         began = None
         state: WorkState
@@ -272,7 +272,7 @@ class Runs:
             await self._delete(run)
 
     async def _run(
-        self, run: RecordedRun, request: AskRequest | TableRequest, strategy: Strategy | None
+        self, run: RecordedRun, request: RunRequest, strategy: Strategy | None
     ) -> Answer | Table:
         engine = self._libraries.engine(run.library)
         limits: Any = request.model_dump(
@@ -350,9 +350,6 @@ def _make_strategy(request: AskRequest) -> Strategy:
     return set_parameters(kind, texts)
 
 
-# One run: its state, its events, its outcome.
-
-
 def _describe_feedback(
     run: RecordedRun, answer: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -362,10 +359,8 @@ def _describe_feedback(
     cited = [{key: each[key] for key in _CITED} for each in answer["citations"]]
     right: dict[str, Any] = {}
     if run.feedback.good and answer["found"]:
-        right = {
-            "answer": given,
-            "gold": [names.get(each["document"], each["document"]) for each in cited],
-        }
+        gold = [names.get(each["document"], each["document"]) for each in cited]
+        right = {"answer": given, "gold": gold}
     elif run.feedback.good:
         right = {"answerable": False}
     return {
@@ -534,12 +529,9 @@ class RecordedRun(Work):
         return any(holds_id(file, documents) for file in (self.events, self.summary))
 
     def delete_files(self) -> None:
-        """Delete all that is kept of it."""
         for suffix in _SUFFIXES:
             self.summary.with_suffix(suffix).unlink(missing_ok=True)
 
-
-# Runs on disk.
 
 _BATCH = 1 << 18  # bytes read at once, about
 _CITED = ("document", "start", "end", "quote")

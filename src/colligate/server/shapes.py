@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, NotRequired, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
@@ -31,19 +31,17 @@ MOST_TURNS = 100
 LONGEST_TURN = 100_000  # characters of a question, or of an answer
 
 
-class CitedPlace(BaseModel):
+class CitedPlace(BaseModel, extra="forbid"):
     """A stretch of a document."""
 
-    model_config = ConfigDict(extra="forbid")
     document: Annotated[str, Field(max_length=1000)]
     start: Annotated[int, Field(ge=0, le=1 << 53)]
     end: Annotated[int, Field(ge=0, le=1 << 53)]
 
 
-class EarlierTurn(BaseModel):
+class EarlierTurn(BaseModel, extra="forbid"):
     """A question of a conversation, its answer, and the passages that the answer cites."""
 
-    model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(max_length=LONGEST_TURN)]
     answer: Annotated[str, Field(max_length=LONGEST_TURN)] = ""
     cited: Annotated[list[CitedPlace], Field(max_length=1000)] = []
@@ -61,7 +59,6 @@ History = Annotated[
         description="The conversation so far, oldest first: the question may point back to it.",
     ),
 ]
-
 
 Setting = str | int | float | bool | None
 
@@ -129,11 +126,10 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     return _FAULTS.get(fault["type"]) or str(fault["msg"])
 
 
-class AskRequest(BaseModel):
+class AskRequest(BaseModel, extra="forbid"):
     """A question, and how it is to be answered."""
 
     makes: ClassVar[str] = "answer"
-    model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(min_length=1, description="The question.")]
     strategy: StrategyName = DEFAULT_STRATEGY
     parameters: Annotated[
@@ -166,8 +162,7 @@ class AskRequest(BaseModel):
     def check_retriever(self) -> None:
         """Refuse a retriever that does not exist, or that makes the server open something.
 
-        Raises:
-            UsageError: it is an address, has a wrong name or parameter, or names a model.
+        UsageError if it is an address, has a wrong name or parameter, or names a model.
         """
         if self.retriever is None:
             return
@@ -181,11 +176,10 @@ class AskRequest(BaseModel):
         make_retriever(self.retriever)
 
 
-class TableRequest(BaseModel):
+class TableRequest(BaseModel, extra="forbid"):
     """The columns of a table, and the documents that it has rows for."""
 
     makes: ClassVar[str] = "table"
-    model_config = ConfigDict(extra="forbid")
     columns: Annotated[
         str | list[Column],
         Field(description='"rent: money; ends on: date; status: open|closed", or objects.'),
@@ -201,15 +195,16 @@ class TableRequest(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """The columns, and what a row is."""
         given = self.columns
         return Layout(parse_columns(given) if isinstance(given, str) else tuple(given), self.rows)
 
 
-class Correction(BaseModel):
+RunRequest = AskRequest | TableRequest
+
+
+class Correction(BaseModel, extra="forbid"):
     """What a person says of a cell; `row` names a record of the document, if rows are records."""
 
-    model_config = ConfigDict(extra="forbid")
     document: Annotated[str, Field(max_length=1000)]
     column: Annotated[str, Field(max_length=200)]
     row: Annotated[str, Field(max_length=1000)] = ""
@@ -222,10 +217,9 @@ class Correction(BaseModel):
     ]
 
 
-class Feedback(BaseModel):
+class Feedback(BaseModel, extra="forbid"):
     """What a person says of an answer."""
 
-    model_config = ConfigDict(extra="forbid")
     good: bool
     note: Annotated[str, Field(max_length=2000)] = ""
 
@@ -299,10 +293,9 @@ class LibraryShape(TypedDict):
     passages: int
 
 
-class DocumentShape(BaseModel):
+class DocumentShape(BaseModel, from_attributes=True):
     """A document without its text; `source` is the name of its file."""
 
-    model_config = ConfigDict(from_attributes=True)
     id: str
     title: str
     characters: int

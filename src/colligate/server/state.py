@@ -25,7 +25,7 @@ from colligate.server.errors import NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.runs import Runs
-from colligate.server.shapes import AskRequest, OnEvent, TableRequest
+from colligate.server.shapes import OnEvent, RunRequest
 from colligate.server.stream import EventStream
 from colligate.server.tables import Tables
 from colligate.server.tokens import Right
@@ -93,7 +93,6 @@ class ServerState:
         return self.jobs.unread(library)
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Open a library."""
         require(Right.READ)
         note_use(library)
         return await self.libraries.open_library(library)
@@ -103,8 +102,7 @@ class ServerState:
     ) -> Any:
         """Return what `reader` makes of the file that a document was read from, in a process apart.
 
-        Raises:
-            NotHere: the file is gone, or is not what was read.
+        NotHere if the file is gone, or is not what was read.
         """
         name = PurePath(document.source).name  # its folder stays the server's secret
         files = await (await self.libraries.open_library(library)).files(document.id)
@@ -122,10 +120,7 @@ class ServerState:
         raise NotHere(f"cannot show {name}", f"the file {why}", hint)
 
     async def answer(
-        self,
-        request: AskRequest | TableRequest,
-        library: str = DEFAULT_LIBRARY,
-        on_event: OnEvent | None = None,
+        self, request: RunRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the answer or table of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)

@@ -65,7 +65,6 @@ class AsciiJSONResponse(JSONResponse):
     """JSON in ASCII, so that half a surrogate pair in a document does no harm."""
 
     def render(self, content: Any) -> bytes:
-        """Return the body."""
         return encode_json(content)
 
 

@@ -23,7 +23,6 @@ class Tables:
         self._opening = asyncio.Lock()
 
     async def open(self, library: str) -> Book:
-        """Return the book of a library."""
         async with self._opening:
             if library not in self._books:
                 path = self._libraries.folder(library) / CELLS_FILE
@@ -37,13 +36,9 @@ class Tables:
                 book.close()
 
     async def estimate(self, library: str, request: TableRequest) -> EstimateShape:
-        """Return what filling a table takes."""
         layout = request.layout
         documents, calls, tokens = await self._libraries.engine(library).estimate_table(
-            layout,
-            book=await self.open(library),
-            documents=request.documents,
-            where=request.where,
+            layout, book=await self.open(library), documents=request.documents, where=request.where
         )
         columns = [each.name for each in layout.columns]
         return {"columns": columns, "documents": documents, "calls": calls, "tokens": tokens}
@@ -53,8 +48,7 @@ class Tables:
     ) -> dict[str, Any]:
         """Keep what a person says of a cell, put it into the table shown, and return it.
 
-        Raises:
-            NotHere: the table has no such cell.
+        NotHere if the table has no such cell.
         """
         table = await in_thread(read_table, shown)
         columns = {each.name: each for each in table.layout.columns}

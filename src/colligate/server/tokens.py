@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from colligate.errors import UsageError
 from colligate.server.config import LIBRARY_NAME
@@ -30,14 +30,12 @@ class Right(StrEnum):
     ADMIN = "admin"
 
 
-class NamedToken(BaseModel):
+class NamedToken(BaseModel, extra="forbid", frozen=True):
     """A token as its file holds it: a digest, rights, and the libraries that exist for it.
 
     Each of `libraries` is a name, or NAME:FOLDER for the documents of the files in a folder alone;
     None stands for all libraries.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -90,8 +88,7 @@ class TokenFile:
     def read(self) -> list[NamedToken]:
         """Return the tokens, in the order they were made.
 
-        Raises:
-            UsageError: the file cannot be read, is not valid, or others can read or change it.
+        UsageError if the file cannot be read, is not valid, or others can read or change it.
         """
         try:
             with self.path.open("rb") as file:
@@ -119,7 +116,6 @@ class TokenFile:
         return found[0] if found else None
 
     def named(self, name: str) -> NamedToken | None:
-        """Return the token of a name."""
         return next((each for each in self.read() if each.name == name), None)
 
     def make(

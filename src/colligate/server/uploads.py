@@ -182,7 +182,6 @@ class UploadJob(Work):
     unread: bool = Field(default=True, exclude=True)
 
     def add(self, path: Path) -> None:
-        """Take one more file."""
         if path not in self.paths:
             self.paths.append(path)
             self.files.append(path.name)
@@ -194,7 +193,6 @@ class UploadJob(Work):
         self.wake()
 
     def show_progress(self, progress: Progress) -> None:
-        """Take over the progress of ingestion."""
         self.update(phase=progress.phase, done=progress.done, total=progress.total)
 
     async def follow(self) -> AsyncIterator[dict[str, Any]]:

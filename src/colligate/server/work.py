@@ -33,7 +33,6 @@ class Work(BaseModel):
         self._task.add_done_callback(lambda _: None if self.ended else if_unstarted())
 
     def cancel(self) -> None:
-        """Stop it if it has not ended."""
         if self._task is not None and not self.ended:
             self._task.cancel()
 

@@ -37,7 +37,6 @@ class Direct:
         require_min(self, max_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Ask the reader and cite nothing."""
         messages = build_messages(INSTRUCTIONS[self.form], f"Question: {escape(question.strip())}")
         with run.meter.step("answer"):
             completion = await run.chat(messages, max_tokens=self.max_tokens)

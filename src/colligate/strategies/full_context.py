@@ -24,7 +24,6 @@ class FullContext:
     form: Form = Form.SHORT
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Read everything and answer."""
         documents = [await run.document(info.id) for info in await run.sources.documents()]
         passages = [d.passage(Span(d.id, 0, len(d))) for d in documents if d.text.strip()]
         shown = [Shown(each, 1.0, "all documents are read whole") for each in passages]

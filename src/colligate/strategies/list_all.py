@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import NOT_FOUND, Answer, Place, Stated
@@ -52,19 +52,14 @@ that passage that name the thing, copied exactly, and the "item": the thing alon
 the passage, as short as it can be told from others. If the passages name no such thing, "items" \
 is empty."""
 
-
 _CHARACTERS = 4  # of a token, about
 _MOST_ITEMS = 30  # of one reply
 _ITEMS_TOKENS = 3000
 _SAME_TOKENS = 600
 
 
-class Item(Quote):
+class Item(Quote, json_schema_extra={"required": ["passage", "quote", "item"]}):
     """A thing that a passage names."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["passage", "quote", "item"]}
-    )
 
     quote: str = Field(json_schema_extra={"maxLength": 150})
     item: str = Field(json_schema_extra={"maxLength": 80})
@@ -72,8 +67,6 @@ class Item(Quote):
 
 class Items(BaseModel):
     """What one part of the documents names."""
-
-    model_config = ConfigDict(extra="ignore")
 
     items: list[Item] = Field(json_schema_extra={"maxItems": _MOST_ITEMS})
 
@@ -85,10 +78,8 @@ Reply with JSON. "same" lists the groups of numbers that are one thing; things t
 of one kind, are not the same. It is empty if all differ or you are not sure."""
 
 
-class Same(BaseModel):
+class Same(BaseModel, json_schema_extra={"required": ["same"]}):
     """The numbers of things that are one, for each thing with several names."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["same"]})
 
     same: list[list[int]] = Field(default_factory=list, json_schema_extra={"maxItems": 30})
 
@@ -175,8 +166,7 @@ class ListAll:
     ) -> tuple[list[Stated], int]:
         """Return what the parts name, and how many passages could not be read whole.
 
-        Raises:
-            ColligateError: no part could be read, and nothing was paid for.
+        ColligateError if no part could be read, and nothing was paid for.
         """
         done, unread, named = 0, 0, list[Stated]()
         problem: ColligateError | None = None

@@ -41,6 +41,5 @@ class RetrieveRead:
         require_min(self, pool=1, k=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Search, read, cite."""
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         return await run.read(question, show_ranked(hits), form=self.form)

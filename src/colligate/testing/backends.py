@@ -82,11 +82,8 @@ class ScriptedModel:
         elif self._replies:
             reply = self._replies.pop(0)
         else:
-            raise UsageError(
-                f"model {self.name!r} has no reply left",
-                f"this is call {len(self.calls)}",
-                "script more replies",
-            )
+            what = f"model {self.name!r} has no reply left"
+            raise UsageError(what, f"this is call {len(self.calls)}", "script more replies")
         if isinstance(reply, BaseException):
             raise reply
         if on_token is not None:
@@ -94,15 +91,9 @@ class ScriptedModel:
         if isinstance(reply, Completion):
             return reply
         text, thinking = split_thinking(reply)
-        return Completion(
-            text=text,
-            usage=Usage(
-                input_tokens=await self.count_prompt(request.messages),
-                output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
-            ),
-            model=self.name,
-            thinking=thinking,
-        )
+        written = estimate_tokens(text) + estimate_tokens(thinking)
+        usage = Usage(await self.count_prompt(request.messages), written)
+        return Completion(text, usage, self.name, thinking=thinking)
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         if "likelihood" not in self._scripts:
@@ -146,8 +137,6 @@ async def _stream(text: str, on_token: OnToken) -> None:
     if last := visible.close():
         on_token(last)
 
-
-# Checks of a chat model
 
 QUESTION = (
     Message("system", "You answer questions."),

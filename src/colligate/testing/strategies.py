@@ -1,13 +1,4 @@
-"""The suite of what every strategy promises, whatever it is.
-
-    from colligate.testing import strategy_suite
-
-    @pytest.mark.parametrize("check", strategy_suite(MyStrategy), ids=str)
-    async def test_my_strategy(check):
-        await check()
-
-A check raises AssertionError if a promise is broken.
-"""
+"""The suite of what every strategy promises; a check raises AssertionError if one is broken."""
 
 from __future__ import annotations
 
@@ -19,10 +10,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Opened
@@ -42,7 +32,9 @@ from colligate.models.base import (
     Completion,
     LabelOdds,
     Role,
+    TextKind,
     Usage,
+    Vectors,
 )
 from colligate.models.metering import Meter
 from colligate.readers import make_reader
@@ -128,7 +120,6 @@ class Case:
         json.dumps(answer.to_json())
 
     def reply(self, request: ChatRequest, dice: random.Random) -> str:
-        """Return a valid reply."""
         if request.schema is not None:
             return json.dumps(_follow(request.schema, request.schema, dice))
         if self.say is not None:
@@ -195,9 +186,7 @@ class _Failing:
             if self._after[what] < 0:
                 raise ServerFailed(f"the {what} fails", "503")
 
-    async def embed(
-        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
-    ) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         self.count("embedder")
         return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
 
@@ -435,7 +424,6 @@ async def check_budgets(case: Case) -> None:
 
 async def check_refusal(case: Case) -> None:
     """Check that a reader that finds nothing is believed."""
-
     if not case.kind.needs.reads:
         return
 

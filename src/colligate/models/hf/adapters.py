@@ -95,11 +95,9 @@ class Adapters:
             except Exception as error:  # peft and torch have no common class of errors.
                 peft.functional.delete_adapter(model, key, prefix="lora_")
                 getattr(model, "peft_config", {}).pop(key, None)
-                raise WeightsUnavailable(
-                    f"the adapter {adapter} does not fit {self._name}",
-                    _shorten(error),
-                    "give one that was trained on this model",
-                ) from error
+                what = f"the adapter {adapter} does not fit {self._name}"
+                hint = "give one that was trained on this model"
+                raise WeightsUnavailable(what, _shorten(error), hint) from error
         model.eval()  # new modules are in training mode, where dropout is active
 
     def _apply(self) -> None:
@@ -108,9 +106,6 @@ class Adapters:
         for layer in self._layers:
             layer._active_adapter = [self._used] if self._used else []
             layer._disable_adapters = not self._used
-
-
-# The files that peft saved
 
 
 def _find_folder(adapter: str | Path) -> Path:

@@ -101,7 +101,6 @@ class BatchGenerator:
 
 
 def _fail(requests: Sequence[GenerationRequest], error: Exception) -> None:
-    """Make an error the outcome of requests."""
     each: BaseException | None = error
     while each is not None:  # Its frames hold tensors, and memory that others need.
         traceback.clear_frames(each.__traceback__)
@@ -115,7 +114,6 @@ _TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|e
 
 
 def _find_end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the ids of the tokens that end an answer."""
     ends = {tokenizer.eos_token_id}
     for config in (model.generation_config, model.config, model.config.get_text_config()):
         given = getattr(config, "eos_token_id", None)

@@ -53,16 +53,12 @@ def find_source(target: str) -> ModelSource:
         return ModelSource(str(path.parent), path.name)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise WeightsUnavailable(
-                f"cannot load {target}",
-                "the folder has no config.json",
-                "give a folder that save_pretrained wrote, or a .gguf file",
-            )
+            hint = "give a folder that save_pretrained wrote, or a .gguf file"
+            raise WeightsUnavailable(f"cannot load {target}", "the folder has no config.json", hint)
         return ModelSource(str(path))
     if target.count("/") > 1 or target.startswith((".", "/", "~")) or target.endswith(".gguf"):
-        raise UnknownModel(
-            f"no model at {target}", "the file or folder does not exist", "check the path after hf:"
-        )
+        what = f"no model at {target}"
+        raise UnknownModel(what, "the file or folder does not exist", "check the path after hf:")
     return ModelSource(target)
 
 
@@ -91,11 +87,8 @@ def load_tokenizer(source: ModelSource) -> Any:
     """Load the fast tokenizer."""
     tokenizer = load_pretrained(import_transformers().AutoTokenizer, source)
     if not getattr(tokenizer, "is_fast", False):
-        raise WeightsUnavailable(
-            f"cannot load the tokenizer of {source.place}",
-            "it has no tokenizer.json",
-            "convert it to a fast tokenizer",
-        )
+        what = f"cannot load the tokenizer of {source.place}"
+        raise WeightsUnavailable(what, "it has no tokenizer.json", "convert it to a fast tokenizer")
     return tokenizer
 
 
@@ -169,11 +162,9 @@ def load_model(
     model = load_pretrained(getattr(library, kind), source, **options)
     kinds = set(getattr(model.config, "layer_types", None) or ())
     if model._is_stateful or kinds - _ATTENTION:
-        raise WeightsUnavailable(
-            f"cannot use {source.place}",
-            "it keeps a recurrent state, which cannot be cut back to a shared prefix",
-            "use a model with attention in every layer",
-        )
+        what = f"cannot use {source.place}"
+        why = "it keeps a recurrent state, which cannot be cut back to a shared prefix"
+        raise WeightsUnavailable(what, why, "use a model with attention in every layer")
     return (model if "device_map" in options else model.to(place)).eval()
 
 
@@ -183,10 +174,8 @@ _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 def _choose_device(torch: Any, named: str) -> str:
     if named == "auto":
-        found = (
-            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        )
-        return found.type if found is not None else "cpu"
+        there = torch.accelerator.is_available()
+        return torch.accelerator.current_accelerator().type if there else "cpu"
     try:
         torch.empty(0, device=named)
     except Exception as error:  # torch has no common class: RuntimeError, AssertionError, ...
@@ -237,11 +226,8 @@ def load_pretrained(kind: Any, source: ModelSource, **options: Any) -> Any:
         return kind.from_pretrained(**arguments, local_files_only=local)
     except Exception as error:  # transformers, torch, safetensors and the hub share no class.
         hint = "check the files" if local else "check the name and the connection, or give a folder"
-        raise WeightsUnavailable(
-            f"cannot load {source.place}" + (f"/{source.gguf_file}" if source.gguf_file else ""),
-            _reason(error),
-            hint,
-        ) from error
+        what = f"cannot load {source.place}" + (f"/{source.gguf_file}" if source.gguf_file else "")
+        raise WeightsUnavailable(what, _reason(error), hint) from error
 
 
 def _reason(error: Exception) -> str:

@@ -129,11 +129,9 @@ def compute_row(
         with runtime.use_attention("eager"):
             layers = runtime.forward(ids[-1:], cache, output_attentions=True).attentions
         if not layers or any(layer is None for layer in layers):
-            raise MissingCapability(
-                f"{runtime.name} gives no attention",
-                "its implementation in transformers does not return it",
-                "use a model of another architecture",
-            )
+            what = f"{runtime.name} gives no attention"
+            why = "its implementation in transformers does not return it"
+            raise MissingCapability(what, why, "use a model of another architecture")
         total = runtime.torch.zeros(len(ids), dtype=runtime.torch.float32)
         for layer in layers:  # [1, heads, 1, tokens]
             row = layer[0, :, -1].float().mean(dim=0).cpu()

@@ -71,9 +71,8 @@ class Runtime:
         except (RuntimeError, MemoryError) as error:
             memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
             hint = "ask over less text, or use a smaller model" if memory else ""
-            raise ServerFailed(
-                f"{self.name} could not compute", str(error).split("\n")[0][:300], hint
-            ) from error
+            what = f"{self.name} could not compute"
+            raise ServerFailed(what, str(error).split("\n")[0][:300], hint) from error
         finally:
             self._stop = before
 
@@ -122,7 +121,6 @@ class Runtime:
 
     @staticmethod
     def layers_of(cache: Any) -> Layers:
-        """Return a cache's keys and values."""
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     @contextmanager
@@ -132,11 +130,8 @@ class Runtime:
         try:
             self.model.set_attn_implementation(implementation)
         except (ValueError, ImportError) as error:
-            raise MissingCapability(
-                f"{self.name} cannot compute its attention as {implementation}",
-                str(error),
-                "use a model of another architecture",
-            ) from error
+            what, why = f"{self.name} cannot compute its attention as {implementation}", str(error)
+            raise MissingCapability(what, why, "use a model of another architecture") from error
         try:
             yield
         finally:
@@ -145,9 +140,6 @@ class Runtime:
     def _check_stop(self, *_: object) -> None:
         if self._stop is not None and self._stop.is_set():
             raise PassStopped
-
-
-# Keys and values of earlier prompts, for prompts with the same prefix
 
 
 class PrefixCache(LRUCache[tuple[str, tuple[int, ...]], Layers]):

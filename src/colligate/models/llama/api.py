@@ -40,104 +40,72 @@ AbortCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p)
 LogCallback = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
 
 
+def _list_fields(*declared: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """Return the fields of a structure, given as in C: a type, then the names of its fields."""
+    return [(name, kind) for kind, names in declared for name in names.split()]
+
+
 class ModelParams(c.Structure):
     """`llama_model_params`."""
 
-    _fields_ = (
-        ("devices", c.c_void_p),
-        ("tensor_buft_overrides", c.c_void_p),
-        ("n_gpu_layers", c.c_int32),
-        ("split_mode", c.c_int),
-        ("load_mode", c.c_int),
-        ("lazy_mode", c.c_int),
-        ("main_gpu", c.c_int32),
-        ("tensor_split", c.c_void_p),
-        ("progress_callback", c.c_void_p),
-        ("progress_callback_user_data", c.c_void_p),
-        ("kv_overrides", c.c_void_p),
-        ("vocab_only", c.c_bool),
-        ("check_tensors", c.c_bool),
-        ("use_extra_bufts", c.c_bool),
-        ("no_host", c.c_bool),
-        ("no_alloc", c.c_bool),
-        ("load_mtp", c.c_bool),
+    _fields_ = _list_fields(
+        (c.c_void_p, "devices tensor_buft_overrides"),
+        (c.c_int32, "n_gpu_layers"),
+        (c.c_int, "split_mode load_mode lazy_mode"),
+        (c.c_int32, "main_gpu"),
+        (c.c_void_p, "tensor_split progress_callback progress_callback_user_data kv_overrides"),
+        (c.c_bool, "vocab_only check_tensors use_extra_bufts no_host no_alloc load_mtp"),
     )
 
 
 class ContextParams(c.Structure):
     """`llama_context_params`."""
 
-    _fields_ = (
-        ("n_ctx", c.c_uint32),
-        ("n_batch", c.c_uint32),
-        ("n_ubatch", c.c_uint32),
-        ("n_seq_max", c.c_uint32),
-        ("n_rs_seq", c.c_uint32),
-        ("n_outputs_max", c.c_uint32),
-        ("n_outputs_max_per_seq", c.c_uint32),
-        ("n_threads", c.c_int32),
-        ("n_threads_batch", c.c_int32),
-        ("ctx_type", c.c_int),
-        ("rope_scaling_type", c.c_int),
-        ("pooling_type", c.c_int),
-        ("attention_type", c.c_int),
-        ("flash_attn_type", c.c_int),
-        ("rope_freq_base", c.c_float),
-        ("rope_freq_scale", c.c_float),
-        ("yarn_ext_factor", c.c_float),
-        ("yarn_attn_factor", c.c_float),
-        ("yarn_beta_fast", c.c_float),
-        ("yarn_beta_slow", c.c_float),
-        ("yarn_orig_ctx", c.c_uint32),
-        ("defrag_thold", c.c_float),
-        ("cb_eval", EvalCallback),
-        ("cb_eval_user_data", c.c_void_p),
-        ("type_k", c.c_int),
-        ("type_v", c.c_int),
-        ("abort_callback", AbortCallback),
-        ("abort_callback_data", c.c_void_p),
-        ("embeddings", c.c_bool),
-        ("offload_kqv", c.c_bool),
-        ("no_perf", c.c_bool),
-        ("op_offload", c.c_bool),
-        ("swa_full", c.c_bool),
-        ("kv_unified", c.c_bool),
-        ("samplers", c.c_void_p),
-        ("n_samplers", c.c_size_t),
-        ("ctx_other", c.c_void_p),
+    _fields_ = _list_fields(
+        (c.c_uint32, "n_ctx n_batch n_ubatch n_seq_max n_rs_seq n_outputs_max"),
+        (c.c_uint32, "n_outputs_max_per_seq"),
+        (c.c_int32, "n_threads n_threads_batch"),
+        (c.c_int, "ctx_type rope_scaling_type pooling_type attention_type flash_attn_type"),
+        (c.c_float, "rope_freq_base rope_freq_scale yarn_ext_factor yarn_attn_factor"),
+        (c.c_float, "yarn_beta_fast yarn_beta_slow"),
+        (c.c_uint32, "yarn_orig_ctx"),
+        (c.c_float, "defrag_thold"),
+        (EvalCallback, "cb_eval"),
+        (c.c_void_p, "cb_eval_user_data"),
+        (c.c_int, "type_k type_v"),
+        (AbortCallback, "abort_callback"),
+        (c.c_void_p, "abort_callback_data"),
+        (c.c_bool, "embeddings offload_kqv no_perf op_offload swa_full kv_unified"),
+        (c.c_void_p, "samplers"),
+        (c.c_size_t, "n_samplers"),
+        (c.c_void_p, "ctx_other"),
     )
 
 
 class Batch(c.Structure):
     """`llama_batch`."""
 
-    _fields_ = (
-        ("n_tokens", c.c_int32),
-        ("token", c.c_void_p),
-        ("embd", c.c_void_p),
-        ("pos", c.c_void_p),
-        ("n_seq_id", c.c_void_p),
-        ("seq_id", c.c_void_p),
-        ("logits", c.c_void_p),
+    _fields_ = _list_fields(
+        (c.c_int32, "n_tokens"), (c.c_void_p, "token embd pos n_seq_id seq_id logits")
     )
 
 
 class Tensor(c.Structure):
     """`ggml_tensor`, up to its name."""
 
-    _fields_ = (
-        ("type", c.c_int),
-        ("buffer", c.c_void_p),
-        ("ne", c.c_int64 * 4),
-        ("nb", c.c_size_t * 4),
-        ("op", c.c_int),
-        ("op_params", c.c_int32 * 16),
-        ("flags", c.c_int32),
-        ("src", c.c_void_p * 10),
-        ("view_src", c.c_void_p),
-        ("view_offs", c.c_size_t),
-        ("data", c.c_void_p),
-        ("name", c.c_char * 64),
+    _fields_ = _list_fields(
+        (c.c_int, "type"),
+        (c.c_void_p, "buffer"),
+        (c.c_int64 * 4, "ne"),
+        (c.c_size_t * 4, "nb"),
+        (c.c_int, "op"),
+        (c.c_int32 * 16, "op_params"),
+        (c.c_int32, "flags"),
+        (c.c_void_p * 10, "src"),
+        (c.c_void_p, "view_src"),
+        (c.c_size_t, "view_offs"),
+        (c.c_void_p, "data"),
+        (c.c_char * 64, "name"),
     )
 
 
@@ -225,8 +193,7 @@ class LlamaLibrary:
 def load_library(folder: Path) -> LlamaLibrary:
     """Load the shared libraries of a folder, once in a process; some builds use OpenMP.
 
-    Raises:
-        WeightsUnavailable: they are missing, cannot be loaded, or are of another version.
+    WeightsUnavailable if they are missing, cannot be loaded, or are of another version.
     """
     wait_without_spinning()
     return LlamaLibrary(folder)
@@ -243,12 +210,9 @@ def _open(folder: Path, part: str) -> c.CDLL:
 
 
 def _unfit(folder: Path, why: str) -> WeightsUnavailable:
-    return WeightsUnavailable(
-        f"cannot use the llama.cpp libraries in {folder}",
-        why,
-        f"name a folder with version {VERSION} in COLLIGATE_LLAMA, or unset it and run "
-        f"colligate models pull {LIBRARY}",
-    )
+    hint = f"name a folder with version {VERSION} in COLLIGATE_LLAMA, or unset it and run "
+    hint += f"colligate models pull {LIBRARY}"
+    return WeightsUnavailable(f"cannot use the llama.cpp libraries in {folder}", why, hint)
 
 
 _ERROR = 4  # `ggml_log_level`
@@ -298,11 +262,9 @@ class Model:
         params.load_mode = _READ
         handle = library.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
-            raise WeightsUnavailable(
-                f"cannot load {path}",
-                _last_error or "it is damaged, of an unknown kind, or too large",
-                "download it again, or use another model",
-            )
+            what = f"cannot load {path}"
+            why = _last_error or "it is damaged, of an unknown kind, or too large"
+            raise WeightsUnavailable(what, why, "download it again, or use another model")
         self.handle = handle
         self._vocab = library.llama_model_get_vocab(handle)
         self.vocabulary_size: int = library.llama_vocab_n_tokens(self._vocab)
@@ -416,11 +378,9 @@ class Context:
             params.cb_eval = self._callback
         self._handle = library.llama_init_from_model(model.handle, params)
         if not self._handle:
-            raise WeightsUnavailable(
-                f"cannot compute with {model.path.name}",
-                _last_error or "there may be too little memory",
-                "choose a smaller context_tokens, or a smaller model",
-            )
+            what = f"cannot compute with {model.path.name}"
+            hint = "choose a smaller context_tokens, or a smaller model"
+            raise WeightsUnavailable(what, _last_error or "there may be too little memory", hint)
         self._memory = library.llama_get_memory(self._handle)
         # Each token of a batch points at the number of its sequence.
         self._numbers = np.arange(sequences, dtype=np.int32)
@@ -455,9 +415,8 @@ class Context:
         self._library.llama_set_n_threads(self._handle, threads, threads)
         code: int = self._library.llama_decode(self._handle, batch)
         if code not in (0, _NO_ROOM):
-            raise ServerFailed(
-                f"{self.model.path.name} could not compute a batch", f"llama.cpp's result {code}"
-            )
+            what = f"{self.model.path.name} could not compute a batch"
+            raise ServerFailed(what, f"llama.cpp's result {code}")
         end = time.perf_counter()
         share = (time.process_time() - used) / (end - start) / threads
         if threads > 1:
@@ -534,11 +493,9 @@ def load_adapter(model: Model, path: Path) -> int:
     _forget_error()
     handle = model.library.llama_adapter_lora_init(model.handle, os.fsencode(path))
     if not handle:
-        raise WeightsUnavailable(
-            f"cannot use the adapter {path} with {model.path.name}",
-            _last_error or "llama.cpp cannot read it",
-            "give an adapter that was made for this model",
-        )
+        what = f"cannot use the adapter {path} with {model.path.name}"
+        why = _last_error or "llama.cpp cannot read it"
+        raise WeightsUnavailable(what, why, "give an adapter that was made for this model")
     return int(handle)
 
 

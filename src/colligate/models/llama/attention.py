@@ -96,11 +96,8 @@ class AttentionContext:
         # that the cells are not in the order of the tokens.
         expected = 1 if self._model.recurrent else self._model.layers
         if len(rows) < expected or any(abs(row.sum() - 1) > 0.01 for row in rows):
-            raise MissingCapability(
-                f"{self._model.path.name} gives no attention",
-                "its layers do not attend to all tokens as usual",
-                "use another model",
-            )
+            what, hint = f"{self._model.path.name} gives no attention", "use another model"
+            raise MissingCapability(what, "its layers do not attend to all tokens as usual", hint)
         mean: NDArray[np.float32] = np.mean(rows, axis=0)
         return mean
 
@@ -131,11 +128,8 @@ def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]
     mask = read_tensor(library, tensor.src[3])[0, 0, 0]  # [cells]; -inf for what is not seen
     scale, bias, cap = np.array(tensor.op_params[:3], np.int32).view(np.float32)
     if bias or tensor.src[4]:
-        raise MissingCapability(
-            "this model gives no attention",
-            "its layers add to the scores what is not computed here",
-            "use another model",
-        )
+        why = "its layers add to the scores what is not computed here"
+        raise MissingCapability("this model gives no attention", why, "use another model")
     # Heads that share keys are computed together: [kv heads, group, width].
     grouped = query.reshape(len(key), len(query) // len(key), -1)
     scores = grouped @ key.transpose(0, 2, 1) * scale

@@ -170,8 +170,6 @@ class LlamaEngine:
         except Exception as error:  # of any class: it is for this request's caller only
             request.outcome = error
 
-    # Beginning and ending sequences
-
     def _begin(self, sequence: _Sequence) -> bool:
         """Give a sequence a slot, with what it shares with another; False if it must wait."""
         alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
@@ -293,10 +291,7 @@ class LlamaEngine:
         self._free.append(sequence.slot)
         sequence.computed = 0
 
-    # Computing a batch
-
     def _compute(self, adapter: str) -> None:
-        """Compute one batch of the sequences under one adapter."""
         chosen = [s for s in self._active if s.request.adapter == adapter]
         # The other adapters' turn is next.
         self._active = [s for s in self._active if s.request.adapter != adapter] + chosen
@@ -314,9 +309,8 @@ class LlamaEngine:
                     self._drop(self._kept[0])
                     continue
                 if len(self._active) == 1:
-                    raise ServerFailed(
-                        f"{self.name} has no room for a request", "its cells are full"
-                    )
+                    what = f"{self.name} has no room for a request"
+                    raise ServerFailed(what, "its cells are full")
                 # The last one to begin gives its cells to the others, and begins again when one of
                 # them has ended: at once, it would take back what they need.
                 last = chosen.pop()
@@ -403,8 +397,6 @@ class LlamaEngine:
         if computed < part.end:
             self._context.cut(sequence.slot, computed)
         sequence.computed = computed
-
-    # Attention
 
     def _advance_attention(self) -> None:
         """Compute one more batch of the first request of attention."""

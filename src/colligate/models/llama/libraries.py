@@ -78,10 +78,8 @@ BUILDS: Mapping[str, Archive] = {
 def find_libraries() -> Path | None:
     """Return the folder that holds libllama; None if it has to be downloaded.
 
-    Files that are missing or have a wrong size count as not downloaded.
-
-    Raises:
-        WeightsUnavailable: COLLIGATE_LLAMA names no such folder, or no build fits this machine.
+    Files that are missing or have a wrong size count as not downloaded. WeightsUnavailable if
+    COLLIGATE_LLAMA names no such folder, or no build fits this machine.
     """
     if own := _user_folder():
         return own
@@ -93,9 +91,7 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
     """Download the libraries if they are missing; return the folder that holds libllama.
 
     Blocks; may run in any thread. Several processes may pull at once: one downloads.
-
-    Raises:
-        WeightsUnavailable: the source has other bytes, or they cannot be stored.
+    WeightsUnavailable if the source has other bytes, or they cannot be stored.
     """
     if found := find_libraries():
         return found
@@ -149,8 +145,6 @@ def find_library_file(folder: Path, name: str) -> Path | None:
     return min(found, key=lambda path: (len(path.name), path.name), default=None)
 
 
-# Which libraries
-
 _VARIANTS = {"cpu", *("-".join(key.split("-")[2:]) for key in BUILDS)} - {""}
 
 
@@ -163,12 +157,10 @@ def _user_folder() -> Path | None:
     missing = [f"lib{part}" for part in PARTS if find_library_file(folder, part) is None]
     if not missing:
         return folder
-    raise WeightsUnavailable(
-        f"COLLIGATE_LLAMA={named} cannot be used",
-        f"{folder} holds no {' and no '.join(missing)}" if folder.is_dir() else "no such folder",
-        f"name the folder with the shared libraries of llama.cpp {VERSION}, "
-        f"or one of {', '.join(sorted(_VARIANTS))}, or unset it",
-    )
+    why = f"{folder} holds no {' and no '.join(missing)}" if folder.is_dir() else "no such folder"
+    hint = f"name the folder with the shared libraries of llama.cpp {VERSION}, "
+    hint += f"or one of {', '.join(sorted(_VARIANTS))}, or unset it"
+    raise WeightsUnavailable(f"COLLIGATE_LLAMA={named} cannot be used", why, hint)
 
 
 def _choose_build() -> tuple[str, Archive]:
@@ -186,12 +178,9 @@ def _choose_build() -> tuple[str, Archive]:
         why = f"this system's C library is not GLIBC (is it musl?), it needs GLIBC {archive.glibc}"
     else:
         why = f"this system has GLIBC {glibc}, it needs {archive.glibc}"
-    raise WeightsUnavailable(
-        f"no prebuilt library of {LIBRARY} fits this machine",
-        why,
-        f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
-        "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL",
-    )
+    hint = f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
+    hint += "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL"
+    raise WeightsUnavailable(f"no prebuilt library of {LIBRARY} fits this machine", why, hint)
 
 
 def _parse_version(version: str | None) -> tuple[int, ...]:
@@ -201,8 +190,6 @@ def _parse_version(version: str | None) -> tuple[int, ...]:
 def _folder(key: str) -> Path:
     return home() / "llama" / f"{VERSION}-{key}"
 
-
-# Downloading and unpacking
 
 _MANIFEST = "manifest.json"
 _NEEDED = re.compile(
@@ -216,7 +203,6 @@ _BAD_ARCHIVE = (
 
 
 def _install(key: str, archive: Archive, folder: Path, on_progress: OnProgress) -> None:
-    """Download and unpack the archive."""
     unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
 
     def report(done: int) -> None:
@@ -229,12 +215,10 @@ def _install(key: str, archive: Archive, folder: Path, on_progress: OnProgress) 
         finally:
             unfinished.unlink()
     except SourceFailed as error:
-        raise WeightsUnavailable(
-            f"cannot get {LIBRARY} {VERSION} for {key}",
-            str(error),
-            "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate "
-            f"models pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA",
-        ) from None
+        what = f"cannot get {LIBRARY} {VERSION} for {key}"
+        hint = "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate "
+        hint += f"models pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA"
+        raise WeightsUnavailable(what, str(error), hint) from None
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -278,12 +262,10 @@ def _extract(archive: Path, folder: Path) -> None:
 def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and digest of each file by name; empty if there is no manifest."""
     try:
-        listed: dict[str, dict[str, Any]] = json.loads((folder / _MANIFEST).read_text("utf-8"))[
-            "files"
-        ]
+        about: dict[str, dict[str, Any]] = json.loads((folder / _MANIFEST).read_text("utf-8"))
+        return about["files"]
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-    return listed
 
 
 def _is_complete(folder: Path) -> bool:

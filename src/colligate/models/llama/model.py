@@ -43,11 +43,8 @@ class LlamaCpp(LocalModel):
     At most `parallel` answers are computed together. The default of `context_tokens` is that of
     `base.window`, at most 16,384; that of `threads` the physical cores. Up to `draft` tokens are
     guessed at a time where an answer repeats its prompt; the text is the same, with 0 as well.
-    Attention is not offered if no layer attends.
-
-    Raises:
-        UnknownModel: the file does not exist.
-        WeightsUnavailable: it cannot be loaded, or llama.cpp's libraries are missing.
+    Attention is not offered if no layer attends. UnknownModel if the file does not exist,
+    WeightsUnavailable if it cannot be loaded, or llama.cpp's libraries are missing.
     """
 
     def __init__(
@@ -153,11 +150,9 @@ def _find_adapter(adapter: str | Path) -> Path:
     file = path / ADAPTER if path.is_dir() else path
     what = f"cannot load the adapter {adapter}"
     if not file.is_file():
-        raise WeightsUnavailable(
-            what,
-            f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist",
-            "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:",
-        )
+        why = f"it holds no {ADAPTER}" if path.is_dir() else "the file does not exist"
+        hint = "colligate train fit writes one, and llama.cpp's convert_lora_to_gguf.py; or use hf:"
+        raise WeightsUnavailable(what, why, hint)
     if "adapter.alora.invocation_tokens" in read_header(file).metadata:
         raise WeightsUnavailable(what, "it is not a plain LoRA adapter", "use another one")
     return file
@@ -167,9 +162,6 @@ def _free(backend: dict[str, Any]) -> None:
     for name in ("_engine", "_vocabulary"):
         if backend[name] is not None:
             backend[name].close()
-
-
-# The tokenizer and the chat template of the file
 
 
 class LlamaTokenizer:
@@ -208,11 +200,9 @@ class LlamaTokenizer:
         try:
             return find_token_spans(encodable(text), pieces)
         except ValueError as error:
-            raise MissingCapability(
-                f"{self._model.path.name} cannot tell where the tokens of a text are",
-                "its tokenizer rewrites the text",
-                "use another model",
-            ) from error
+            what = f"{self._model.path.name} cannot tell where the tokens of a text are"
+            why = "its tokenizer rewrites the text"
+            raise MissingCapability(what, why, "use another model") from error
 
 
 @cache

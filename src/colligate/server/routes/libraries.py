@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, UploadFile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sse_starlette import ServerSentEvent
 
 from colligate.library.sources import SearchMode, select_documents
@@ -23,10 +23,9 @@ _RESERVE = 64 << 20  # bytes left free on the disk
 router = APIRouter(prefix="/api/libraries", tags=["libraries"])
 
 
-class NewLibrary(BaseModel):
+class NewLibrary(BaseModel, extra="forbid"):
     """The library to make."""
 
-    model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(pattern=f"^{LIBRARY_NAME}$")]
 
 
@@ -109,8 +108,6 @@ async def _describe(server: ServerState, name: str) -> LibraryShape:
         "passages": sum(info.passages for info in infos),
     }
 
-
-# Uploads under way.
 
 jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 

@@ -13,7 +13,7 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AnswerShape, AskRequest, Feedback, TableRequest
+from colligate.server.shapes import AnswerShape, AskRequest, Feedback, RunRequest
 from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, EventStream, encode_json, is_heard, sse
 
@@ -38,7 +38,7 @@ async def ask_library(name: str, body: AskRequest, request: Request, server: Sta
 
 
 async def respond(
-    library: str, body: AskRequest | TableRequest, request: Request, server: ServerState
+    library: str, body: RunRequest, request: Request, server: ServerState
 ) -> Response:
     """Start a run and return its events or its result; a client that hangs up ends it."""
     run = await server.runs.start(library, body)

@@ -102,9 +102,7 @@ class Escalated(Event):
         by = "" if self.to.startswith("read") else f" ({self.to})"
         return f"{self.why}: {_STEPS[self.to][0]}{by}"
 
-    @property
-    def lasting(self) -> bool:
-        return True
+    lasting = True
 
 
 @dataclass(frozen=True)
@@ -215,9 +213,7 @@ class Auto:
         """Return what is found after one more step.
 
         A step that fails is left out, with a warning, if something was read or can be.
-
-        Raises:
-            BudgetExceeded, ModelError: reading fails, and nothing was found before.
+        BudgetExceeded or ModelError if reading fails, and nothing was found before.
         """
         why = f"the question asks for {kind.meaning}"
         if found.best is not None:

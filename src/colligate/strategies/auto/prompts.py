@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from colligate.core.prompts import build_messages, escape
 from colligate.models import Message
@@ -51,8 +51,6 @@ Reply with JSON: "kind" is one of these words."""
 
 class KindReply(BaseModel):
     """The reader's reply to `ask_kind`."""
-
-    model_config = ConfigDict(extra="ignore")
 
     kind: QuestionKind
 

@@ -143,17 +143,11 @@ class Decompose:
 
     async def _read_together(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
         """Answer from the passages behind the answers, which are notes."""
-        said = (
-            f"{at}. {each.question} {each.short or each.text}" for at, each in enumerate(taken, 1)
-        )
+        said = (f"{at}. {one.question} {one.short or one.text}" for at, one in enumerate(taken, 1))
         stated = [each for answer in taken for each in split_answer(answer)]
-        return await run.read(
-            question,
-            await _show(taken, run),
-            form=self.form,
-            known=list(dict.fromkeys(stated)),
-            notes=enclose("notes", "\n".join(said)),
-        )
+        known, notes = list(dict.fromkeys(stated)), enclose("notes", "\n".join(said))
+        shown = await _show(taken, run)
+        return await run.read(question, shown, form=self.form, known=known, notes=notes)
 
     async def _read_on(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
         """Answer from the passages behind the answers, then those of the question's own search."""

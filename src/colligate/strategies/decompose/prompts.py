@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from colligate.core.prompts import build_messages, escape, render_question
 from colligate.models import Message
@@ -186,8 +186,6 @@ EXAMPLES = tuple(tuple(each.split("\n", 1)) for each in _EXAMPLES.strip().split(
 
 class StepPlan(BaseModel):
     """The simple questions that a question is split into."""
-
-    model_config = ConfigDict(extra="ignore")
 
     steps: list[str] = Field(
         json_schema_extra={

@@ -118,7 +118,6 @@ class Knowledge:
 
     @property
     def size(self) -> int:
-        """The number of fragments."""
         return sum(len(entity.fragments) for entity in self.entities.values())
 
     @property

@@ -401,9 +401,6 @@ def _place(
     return fragments
 
 
-# Events: what a run reports
-
-
 @dataclass(frozen=True)
 class Reasoned(Event):
     """The Reasoner had a thought. `readable` is False if its reply was used as it was.

@@ -25,7 +25,7 @@ from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
-from colligate.core.prompts import NumberedDocument
+from colligate.core.prompts import Numbered, NumberedDocument
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Needs
@@ -149,9 +149,7 @@ class DuQUAD:
 
     # 1. Local selection by the Structural Fusion Score
 
-    async def _rank(
-        self, question: str, documents: Sequence[NumberedDocument], run: Run
-    ) -> list[NumberedDocument]:
+    async def _rank(self, question: str, documents: Numbered, run: Run) -> list[NumberedDocument]:
         """Return the documents by Phi_i, best first; of equal ones the earlier comes first."""
         passages = [passage for _, passage in documents]
         if len(documents) == 1:
@@ -169,11 +167,9 @@ class DuQUAD:
 
     # 2. The dual view
 
-    async def _read_views(
-        self, question: str, ranked: Sequence[NumberedDocument], run: Run
-    ) -> list[Viewed]:
+    async def _read_views(self, question: str, ranked: Numbered, run: Run) -> list[Viewed]:
         """Let both agents read in parallel: all documents in their order, and the m best."""
-        agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
+        agents: list[tuple[Agent, Numbered]] = []
         room = Room(self.reply_tokens)
         if not self.no_global:
             prompt = partial(self._messages, question, "global")
@@ -187,7 +183,7 @@ class DuQUAD:
         return [view for view in views if view is not None]
 
     async def _read_view(
-        self, question: str, agent: Agent, shown: Sequence[NumberedDocument], run: Run
+        self, question: str, agent: Agent, shown: Numbered, run: Run
     ) -> Viewed | None:
         """Ask one agent for its log and its important documents; None if it fails."""
         messages = self._messages(question, agent, shown)
@@ -208,14 +204,10 @@ class DuQUAD:
         run.emit(viewed)
         return viewed
 
-    def _messages(
-        self, question: str, agent: Agent, shown: Sequence[NumberedDocument]
-    ) -> list[Message]:
+    def _messages(self, question: str, agent: Agent, shown: Numbered) -> list[Message]:
         return view_messages(question, shown, self.important, self.templates.get(agent))
 
-    def _unite(
-        self, ranked: Sequence[NumberedDocument], views: Sequence[Viewed], run: Run
-    ) -> list[NumberedDocument]:
+    def _unite(self, ranked: Numbered, views: Sequence[Viewed], run: Run) -> list[NumberedDocument]:
         """Return D_imp = D_G + D_L (equation 4), the global agent's documents first."""
         numbers = dict.fromkeys(number for view in views for number in view.important)
         if not numbers:
@@ -226,9 +218,7 @@ class DuQUAD:
 
     # 3. The gate
 
-    async def _score(
-        self, question: str, important: Sequence[NumberedDocument], run: Run
-    ) -> dict[int, DocScore]:
+    async def _score(self, question: str, important: Numbered, run: Run) -> dict[int, DocScore]:
         """Return p_i and a_i by number, in one call, as Table 8 counts it.
 
         Documents that the reply leaves out are asked for once more; without a score a document has
@@ -236,13 +226,8 @@ class DuQUAD:
         """
         if self.no_pruning:
             return {}
-        template = self.templates.get("score")
-        wanted = await fit_window(
-            important,
-            lambda shown: doc_score_messages(question, shown, template),
-            run,
-            Room(self.reply_tokens),
-        )
+        prompt = partial(doc_score_messages, question, template=self.templates.get("score"))
+        wanted = await fit_window(important, prompt, run, Room(self.reply_tokens))
         found: dict[int, DocScore] = {}
         problem = "no reply has a score"
         for _ in range(2):
@@ -250,10 +235,9 @@ class DuQUAD:
             if not wanted:
                 break
             numbers = [number for number, _ in wanted]
-            messages = doc_score_messages(question, wanted, template)
-            schema = doc_score_schema(numbers)
+            schema, most = doc_score_schema(numbers), self.reply_tokens
             try:
-                reply = await run.chat(messages, max_tokens=self.reply_tokens, schema=schema)
+                reply = await run.chat(prompt(wanted), max_tokens=most, schema=schema)
             except (BudgetExceeded, ModelError) as error:
                 problem = str(error)
                 break
@@ -267,11 +251,7 @@ class DuQUAD:
     # 4. Evidence sentences
 
     async def _extract(
-        self,
-        important: Sequence[NumberedDocument],
-        scores: Mapping[int, DocScore],
-        views: Sequence[Viewed],
-        run: Run,
+        self, important: Numbered, scores: Mapping[int, DocScore], views: Sequence[Viewed], run: Run
     ) -> list[Shown]:
         """Return D_keep (equation 5), best p first, each cut to the sentences nearest its a_i.
 
@@ -314,13 +294,10 @@ class DuQUAD:
         """Answer from S, p, H_G and H_L (equation 6)."""
         p = {each.number: scores[each.number].p for each in evidence if each.number in scores}
         kept = {number: each for number, each in p.items() if each >= self.threshold}
+        task = judge_instruction(bool(kept), self.templates.get("judge"))
+        notes = render_debate(kept, logs)
         return await run.read(
-            question,
-            evidence,
-            form=self.form,
-            known=known,
-            instruction=judge_instruction(bool(kept), self.templates.get("judge")),
-            notes=render_debate(kept, logs),
+            question, evidence, form=self.form, known=known, instruction=task, notes=notes
         )
 
 
@@ -345,10 +322,7 @@ def _cut(passage: Passage, spans: Sequence[Span]) -> Passage:
 
 
 async def _locate_quotes(
-    documents: Sequence[NumberedDocument],
-    evidence: Sequence[Shown],
-    views: Sequence[Viewed],
-    run: Run,
+    documents: Numbered, evidence: Sequence[Shown], views: Sequence[Viewed], run: Run
 ) -> list[Stated]:
     """Return the sentences that the agents quote of the documents kept, or of any if none is."""
     texts = await run.documents_of([passage for _, passage in documents])
@@ -367,7 +341,7 @@ async def _locate_quotes(
 
 
 def _locate(
-    number: int, quote: str, documents: Sequence[NumberedDocument], texts: Mapping[str, Document]
+    number: int, quote: str, documents: Numbered, texts: Mapping[str, Document]
 ) -> Place | None:
     """Return the sentences around a quote: in its document, or word for word in another."""
     for at, passage in sorted(documents, key=lambda each: each[0] != number):
@@ -379,18 +353,15 @@ def _locate(
     return None
 
 
-def _show_quoted(documents: Sequence[NumberedDocument], stated: Sequence[Stated]) -> list[Shown]:
+def _show_quoted(documents: Numbered, stated: Sequence[Stated]) -> list[Shown]:
     """Return the sentences that the logs quote: a reader can cite what it is shown alone."""
     spans = [place.span for each in stated for place in each.places]
-    quoted = [
-        (number, passage, [each for each in spans if passage.span.contains(each)])
-        for number, passage in documents
-    ]
-    return [
-        Shown(_cut(passage, own), 0.0, f"document {number}, quoted by an agent", number)
-        for number, passage, own in quoted
-        if own
-    ]
+    shown = []
+    for number, passage in documents:
+        if own := [each for each in spans if passage.span.contains(each)]:
+            reason = f"document {number}, quoted by an agent"
+            shown.append(Shown(_cut(passage, own), 0.0, reason, number))
+    return shown
 
 
 # Events: what a run reports. The signals behind the local view are `signals.Weighted`.

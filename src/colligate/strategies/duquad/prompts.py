@@ -16,7 +16,7 @@ from typing import Any
 
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import (
-    NumberedDocument,
+    Numbered,
     build_messages,
     escape,
     render_body,
@@ -42,7 +42,7 @@ The judge's is its task alone: the reader adds evidence, scores, debate and ques
 """
 
 
-def show_documents(numbered: Sequence[NumberedDocument]) -> str:
+def show_documents(numbered: Numbered) -> str:
     """Return documents as a user's prompt shows them, each after its mark [DOC number]."""
     return "\n\n".join(f"[DOC {number}] {render_body(passage)}" for number, passage in numbered)
 
@@ -60,10 +60,7 @@ Include the numbers of the top {most} most important documents."""
 
 
 def view_messages(
-    question: str,
-    numbered: Sequence[NumberedDocument],
-    most: int = 3,
-    template: PromptTemplate | None = None,
+    question: str, numbered: Numbered, most: int = 3, template: PromptTemplate | None = None
 ) -> list[Message]:
     """Return an agent's prompt, which asks for an answer and `most` important documents."""
     if template is not None:
@@ -143,7 +140,7 @@ class DocScore:
 
 
 def doc_score_messages(
-    question: str, candidates: Sequence[NumberedDocument], template: PromptTemplate | None = None
+    question: str, candidates: Numbered, template: PromptTemplate | None = None
 ) -> list[Message]:
     """Return the prompt that scores these documents."""
     numbers = ", ".join(str(number) for number, _ in candidates)

@@ -246,7 +246,6 @@ _PROMPTS = {
 }
 """The prompts that a user's file may have, with the texts that each must show."""
 
-
 # 1. Query analysis (section 3.1)
 
 LOCAL, GLOBAL = "Local", "Global"
@@ -429,9 +428,6 @@ def compute_global_scores(article: Article, selected: Collection[int]) -> list[f
 def has_parts(article: Article) -> bool:
     """Return whether there is something to choose between by title."""
     return sum(node.parent is None for node in article.nodes) > 1
-
-
-# The report
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ _STRING = re.compile(  # in single quotes, one that no comma or bracket follows 
 )
 _SIMILAR = 90.0  # of 100: a title copied with a slip
 
-
 _OUTLINE_TOKENS, _ABSTRACT_TOKENS = 1000, 500  # of one document in the prompt
 
 
@@ -154,7 +153,6 @@ def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
 
 
 def _quote_doubly(string: re.Match[str]) -> str:
-    """Return a string in double quotes."""
     if string[1] is None:
         return string[0]
     text = string[1].replace("\\'", "'").replace('\\"', '"').replace('"', '\\"')
@@ -277,8 +275,6 @@ def _count_characters(text: str, most_tokens: int) -> int:
     words = bisect_right(ends, most_tokens, key=lambda end: estimate_tokens(text[:end]))
     return ends[words - 1] if words else 0
 
-
-# The text
 
 _GAP = "\n\n"
 _TITLE = -1  # the place of a document's title: before its first character

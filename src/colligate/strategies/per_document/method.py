@@ -128,11 +128,8 @@ class PerDocument:
             return
         what = f"{documents:,} documents are read one by one, with at least a call for each"
         if not await run.consent(what):
-            raise UsageError(
-                what,
-                f"most_documents is {self.most_documents:,}",
-                f"--yes or the parameter most_documents={documents} allows it",
-            )
+            hint = f"--yes or the parameter most_documents={documents} allows it"
+            raise UsageError(what, f"most_documents is {self.most_documents:,}", hint)
 
     async def _ask_all(
         self, asked: tuple[str, str], infos: Sequence[DocumentInfo], run: Run
@@ -274,9 +271,7 @@ class Told(Event):
     @property
     def named(self) -> list[Stated]:
         """The statements, each after the document's title."""
-        return [
-            replace(each, sentence=f"{self.title}: {each.sentence}") for each in self.statements
-        ]
+        return [replace(one, sentence=f"{self.title}: {one.sentence}") for one in self.statements]
 
     @property
     def text(self) -> str:

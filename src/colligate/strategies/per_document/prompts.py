@@ -63,7 +63,6 @@ _ASKED_OF_EACH = (
     ),
 )
 
-
 _BEGINNING = keep_beginning(_ASK_EACH, _ASKED_OF_EACH)
 
 
@@ -94,10 +93,8 @@ or YYYY. "documents" are the numbers of all documents that meet the question, an
 is the answer in a few words."""
 
 
-class Figure(BaseModel):
+class Figure(BaseModel, coerce_numbers_to_str=True):
     """A figure or a date that was found in a document."""
-
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
     document: int
     value: str = Field(json_schema_extra={"maxLength": 40})
@@ -107,7 +104,6 @@ class Combination(BaseModel):
     """What follows from the findings; missing fields leave them as a list."""
 
     model_config = ConfigDict(
-        extra="ignore",
         coerce_numbers_to_str=True,
         json_schema_extra=lambda schema: schema.update(required=list(schema["properties"])),
     )

@@ -7,7 +7,7 @@ The router sees a subtree of one document, one line per node, and replies with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -114,7 +114,6 @@ Reply with one line for each part that you choose: its tag, its id, and its firs
 [EXPAND] 30: ==words of heading 30==
 If there is neither, reply with this alone: {REFUSAL}"""
 
-
 _SLOT = "Tags and ids of the parts that help to answer the question:"
 
 
@@ -134,13 +133,16 @@ def parse_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     actions: list[tuple[Tag, int]] = []
     dropped = []
     for line in reply.splitlines():
-        found = list(_read_actions(line, subtree))
-        if not found and _REFUSED.search(line):
+        read = list(_read_actions(line, subtree))
+        if not read and _REFUSED.search(line):
             return RouterDecision(verdict="refused")
-        if not found and line.strip():
+        if not read and line.strip():
             dropped.append(line.strip())
-        actions += found
-    return _decide(actions, dropped, subtree)
+        actions += read
+    found = [Action(*each, check_action(*each, subtree)) for each in dict.fromkeys(actions)]
+    legal = tuple(each for each in found if not each.why)
+    rejected = tuple(each for each in found if each.why)
+    return RouterDecision(legal, rejected, tuple(dropped), "routed" if found else "collapsed")
 
 
 _REFUSED = re.compile(r"cannot answer|\[REFUSE\]", re.IGNORECASE)
@@ -221,13 +223,3 @@ def check_action(tag: Tag, node: int, subtree: SubTree) -> str:
     if not subtree.visible.isdisjoint(subtree.tree.content_under(node)):
         return "only a collapsed heading expands, and paragraphs under this one are shown"
     return ""
-
-
-def _decide(
-    chosen: Iterable[tuple[Tag, int]], dropped: Iterable[str], subtree: SubTree
-) -> RouterDecision:
-    """Separate the legal actions from the others, each once, in the order of the reply."""
-    found = [Action(*each, check_action(*each, subtree)) for each in dict.fromkeys(chosen)]
-    actions = tuple(each for each in found if not each.why)
-    rejected = tuple(each for each in found if each.why)
-    return RouterDecision(actions, rejected, tuple(dropped), "routed" if found else "collapsed")

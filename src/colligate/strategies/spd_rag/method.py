@@ -145,12 +145,12 @@ class AgentEnded(Event):
 _STORED = TypeAdapter(AgentEnded)
 """What is stored of an outcome as JSON, and reads it again."""
 
-
 VERSION = 9
 """The version of what is stored: outcomes of another version are not used."""
 
 _FEWEST_SEARCHES = 2  # before "not found" (section 3.2)
 _SHORT = 150  # tokens of a short passage: a search returns enough to fill its evidence
+_REPORT = 250  # tokens of a report, estimated before any is written
 _TURN = 400  # tokens of an action that searches, and of what is said to it beside passages
 _PHASE = "reading documents"
 _HOPELESS = 20  # failures without a document read: the server is down, or the key is wrong
@@ -220,7 +220,8 @@ class SPDRAG:
             if run.composed:
                 run.warn("there is no document in view to give an agent; the retriever is not used")
             return await run.read(question, [], form=self.form)
-        with run.tokens.reserve(_reserve(len(infos), run)):
+        left, most = run.tokens.left, FOR_THE_ANSWER + len(infos) * _REPORT
+        with run.tokens.reserve(0 if left is None else min(most, left // 2)):
             plan = await self._plan(question, run, len(infos))
             agent = partial(_Agent, self, question, plan.tasks(question), run)
             keys = [agent(info).key for info in infos]  # now: a server may tell its window later
@@ -431,11 +432,9 @@ class _Agent:
         ]
         new = await self._fit(found, action)
         if found and not (new or self.shown):
-            raise ContextTooSmall(
-                "not one passage fits the agent's window",
-                f"it is {run.model(Role.WORKER).context_tokens} tokens",
-                "use a worker with a larger window",
-            )
+            what = "not one passage fits the agent's window"
+            why = f"it is {run.model(Role.WORKER).context_tokens} tokens"
+            raise ContextTooSmall(what, why, "use a worker with a larger window")
         self.first += [passage.span for passage in new[:1]]
         self.full = bool(found) and not new
         return new
@@ -495,15 +494,6 @@ def _make_text(outcome: AgentEnded) -> Text:
     named = tuple(replace(each, sentence=f"{title}: {each.sentence}") for each in findings)
     leaf = render_leaf(title, outcome.report)
     return Text(leaf, outcome.relevance, named, outcome.sources, title)
-
-
-_REPORT = 250  # tokens of a report, estimated before any is written
-
-
-def _reserve(documents: int, run: Run) -> int:
-    """Return the tokens to reserve for the synthesis, at most half of the budget."""
-    left = run.tokens.left
-    return 0 if left is None else min(FOR_THE_ANSWER + documents * _REPORT, left // 2)
 
 
 def _report(outcomes: Sequence[AgentEnded], run: Run) -> None:

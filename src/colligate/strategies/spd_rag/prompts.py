@@ -46,8 +46,6 @@ say what the answer is."""
 class Todo(BaseModel):
     """One thing to find in every document."""
 
-    model_config = ConfigDict(extra="ignore")
-
     task: str = Field(json_schema_extra={"maxLength": 300})
 
 
@@ -55,7 +53,7 @@ class WriteTodos(BaseModel):
     """The coordinator's reply; a task may be a bare text."""
 
     model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["sub_agent_todos", "synthesis_directive"]}
+        json_schema_extra={"required": ["sub_agent_todos", "synthesis_directive"]}
     )
 
     sub_agent_todos: list[Todo] = Field(
@@ -126,8 +124,7 @@ class AgentAction(BaseModel):
     """What an agent does in a turn; missing fields have defaults, as of a reply that was cut."""
 
     model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra=_ask_for("reasoning", "action", "query", "relevance", "findings"),
+        json_schema_extra=_ask_for("reasoning", "action", "query", "relevance", "findings")
     )
 
     reasoning: str = Field(default="", json_schema_extra={"maxLength": 300})

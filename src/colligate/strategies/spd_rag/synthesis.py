@@ -261,7 +261,6 @@ def _join(texts: Sequence[Text], shown: Sequence[Shown] = ()) -> str:
 _SHORTEST = 1e-12  # of a vector that has a direction
 _MOST_COMPARED = 1024  # texts whose distances, each to each, are in memory at once
 
-
 Groups = tuple[tuple[int, ...], ...]
 """The texts of each synthesis, each text in one of them."""
 
