@@ -6,13 +6,7 @@ import pytest
 
 from colligate import Answer, Engine, Library, ask
 from colligate.documents import Hit
-from colligate.errors import (
-    BudgetExceeded,
-    MissingPath,
-    NoDocuments,
-    UnknownDocument,
-    UsageError,
-)
+from colligate.errors import BudgetExceeded, MissingPath, NoDocuments, UnknownDocument, UsageError
 from colligate.testing import ScriptedModel
 from support.brain import Reader
 from support.documents import make_all

@@ -163,11 +163,7 @@ def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) ->
             files = [("files", ("talk.srt", CAPTIONS.encode()))]
             job = client.post(f"{library}/files", files=files).json()["job"]
             client.get(f"{url}api/jobs/{job}/events")
-            body = {
-                "question": QUESTION,
-                "strategy": "two-looks",
-                "stream": True,
-            }
+            body = {"question": QUESTION, "strategy": "two-looks", "stream": True}
             events = parse_events(client.post(f"{library}/ask", json=body).text)
     [looked] = [data for _, data in events if data.get("event") == "looked"]
     assert looked["line"] == "look 1: 1 passages"

@@ -85,14 +85,7 @@ async def test_a_question_that_points_back_is_completed_and_answered(folder, tmp
     assert answer.usage.calls == 2
 
 
-@pytest.mark.parametrize(
-    "alone",
-    [
-        "",
-        "[" * 3000,
-        ServerFailed("the server fails", "503"),
-    ],
-)
+@pytest.mark.parametrize("alone", ["", "[" * 3000, ServerFailed("the server fails", "503")])
 async def test_a_question_that_is_completed_badly_is_asked_as_it_is(folder, tmp_path, alone):
     answer, events = await ask_after(
         FIRST, "When does the mill's lease end?", folder, replying(alone), tmp_path

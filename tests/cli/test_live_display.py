@@ -161,10 +161,7 @@ def test_the_answer_is_shown_while_it_is_written_with_what_is_struck_out(termina
 
 
 def test_the_bar_of_documents_stays_while_their_agents_work(terminal: Any) -> None:
-    calls = [
-        Asking("worker", "m", "chat", 900),
-        Asked("worker", "m", (), "{}", Usage(900, 9), 0.1),
-    ]
+    calls = [Asking("worker", "m", "chat", 900), Asked("worker", "m", (), "{}", Usage(900, 9), 0.1)]
     bar, step = terminal(Progressed("reading documents", 12, 40, "The lease"), *calls)
     assert "the worker m replied" in step
     assert "reading documents The lease" in bar

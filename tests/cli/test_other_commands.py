@@ -17,13 +17,7 @@ HEAVY = {"torch", "numpy", "onnxruntime", "llguidance", "mmh3", "html_to_markdow
          "colligate.engine", "colligate.documents"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["ask", "--help"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys, atexit\n"

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from colligate.core.budget import FOR_THE_ANSWER
 from colligate.core.events import Pruned
-from colligate.core.fit import (
-    Room,
-    fit_window,
-    split_by_tokens,
-)
+from colligate.core.fit import Room, fit_window, split_by_tokens
 from colligate.lab.baselines.shared import fit_budget
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role

@@ -14,12 +14,7 @@ from colligate.core.events import Located, Writing
 from colligate.core.run import Run, show_ranked
 from colligate.documents.languages import guess_languages
 from colligate.documents.reading import read_file
-from colligate.errors import (
-    BudgetExceeded,
-    ContextTooSmall,
-    RateLimited,
-    ServerFailed,
-)
+from colligate.errors import BudgetExceeded, ContextTooSmall, RateLimited, ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role, Usage

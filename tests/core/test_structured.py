@@ -8,11 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from colligate.core.run import Run
-from colligate.errors import (
-    ContextTooSmall,
-    MalformedOutput,
-    RequestRefused,
-)
+from colligate.errors import ContextTooSmall, MalformedOutput, RequestRefused
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Message, Role
 from colligate.models.metering import Meter
@@ -93,9 +89,7 @@ async def test_no_room_for_the_second_question(make_run: Any) -> None:
         await run.structured(ASK, City, max_tokens=50)
 
 
-async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
-    make_run: Any,
-) -> None:
+async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(make_run: Any) -> None:
     refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
     run, model = make_run(None, [refusal, SAID])
     assert (await run.structured(ASK, City, max_tokens=50, retries=0)).value == PARIS

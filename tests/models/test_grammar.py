@@ -77,9 +77,7 @@ Typed = tuple[Any, Any]
 def ranged(low: int, high: int, width: int, make: Callable[[int, int], Typed]) -> Any:
     """`make` of the ends of a range that begins in [low, high] and is at most so wide."""
     return st.builds(
-        lambda first, more: make(first, first + more),
-        st.integers(low, high),
-        st.integers(0, width),
+        lambda first, more: make(first, first + more), st.integers(low, high), st.integers(0, width)
     )
 
 

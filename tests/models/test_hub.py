@@ -56,8 +56,7 @@ def hub(
 
 
 @pytest.mark.parametrize(
-    ("asked", "file"),
-    [("", Q4), (f":{Q4}", Q4), (":q8_0", Q8), (f":{Q8}", Q8), (f":{DEEP}", DEEP)],
+    ("asked", "file"), [("", Q4), (f":{Q4}", Q4), (":q8_0", Q8), (f":{Q8}", Q8), (f":{DEEP}", DEEP)]
 )
 def test_one_file_is_taken_and_kept(hub, monkeypatch, asked, file):
     name = resolve_weights(REPOSITORY + asked)

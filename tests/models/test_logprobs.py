@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import (
-    ContextTooSmall,
-    MalformedOutput,
-    MissingCapability,
-)
+from colligate.errors import ContextTooSmall, MalformedOutput, MissingCapability
 from colligate.models import Capability, LikelihoodModel, Message
 from colligate.models.openai import OpenAIChat
 from support.models import likelihood

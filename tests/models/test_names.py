@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.core.events import Trace
-from colligate.errors import (
-    ModelError,
-    NotAuthorised,
-    UnknownModel,
-    UsageError,
-)
+from colligate.errors import ModelError, NotAuthorised, UnknownModel, UsageError
 from colligate.models import Message, Role
 from colligate.models.names import (
     OPENAI_DEFAULT,

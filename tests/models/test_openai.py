@@ -11,12 +11,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
-from colligate.errors import (
-    MalformedOutput,
-    RequestRefused,
-    ServerFailed,
-    WeightsUnavailable,
-)
+from colligate.errors import MalformedOutput, RequestRefused, ServerFailed, WeightsUnavailable
 from colligate.models import Capability, ChatModel, Message
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from colligate.core.answer import COMPUTED, UNCITED, Claim, Verdict
 from colligate.documents import Page, Span
 from colligate.library.in_memory import InMemorySources
-from colligate.readers.citing import (
-    ComputedStatement,
-    Quote,
-    Statement,
-    cite,
-    locate_statements,
-)
+from colligate.readers.citing import ComputedStatement, Quote, Statement, cite, locate_statements
 from support.documents import make
 
 TEXT = """# Lease

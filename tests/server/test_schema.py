@@ -21,10 +21,7 @@ from colligate.server import ServerConfig, create_app
 from support.http_server import DEFAULT, form_of, threaded
 
 BRIEFLY = settings(
-    max_examples=10,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 SCHEMA = schemathesis.openapi.from_dict(
     create_app(ServerConfig(), Engine).openapi(),

@@ -59,12 +59,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 
 def save_model(
-    folder: Path,
-    architecture: str,
-    *,
-    endless: bool = False,
-    tokenizer: Any = None,
-    **options: Any,
+    folder: Path, architecture: str, *, endless: bool = False, tokenizer: Any = None, **options: Any
 ) -> None:
     """Save a random model with a tokenizer, one of its own by default.
 

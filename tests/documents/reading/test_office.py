@@ -560,12 +560,7 @@ CELLS = [
             "## Fees\n\n| Share |  |  | 12.5 % |\n| --- | --- | --- | --- |\n|  |\n|  |\n"
             "| 7 | 7 |\n| 7 | 7 |\n",
         ),
-        (
-            "a.epub",
-            EPUB,
-            "My Book",
-            "# One\n\nCafé & 正文.\n\n## Part\n\n\n# Two\n\nEnd here.\n",
-        ),
+        ("a.epub", EPUB, "My Book", "# One\n\nCafé & 正文.\n\n## Part\n\n\n# Two\n\nEnd here.\n"),
         (
             "a.html",
             HTML,

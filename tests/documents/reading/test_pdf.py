@@ -19,11 +19,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.formats import PDF
 from colligate.documents.reading.pdf.layout import select_rising
-from colligate.documents.reading.pdf.numbering import (
-    ListedHeading,
-    assign_levels,
-    split_number,
-)
+from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.documents.reading.pdf.rtl import order_words
 from colligate.documents.sentences import split_sentences

@@ -88,10 +88,7 @@ STYLE
                 f"Step {n}{'.' * (n % 4 == 3)}\n"
                 for n in range(8)
             ),
-            [
-                "[00:00:00] Step 0 Step 1 Step 2 Step 3.",
-                "[00:00:40] Step 4 Step 5 Step 6 Step 7.",
-            ],
+            ["[00:00:00] Step 0 Step 1 Step 2 Step 3.", "[00:00:40] Step 4 Step 5 Step 6 Step 7."],
         ),
     ],
 )

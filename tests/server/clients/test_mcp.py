@@ -233,11 +233,7 @@ async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_pat
     model = ScriptedModel(lambda call: REPLY)
     engine = Engine(model=model, embedder=embedder, library=tmp_path / "library")
     service = SingleLibrary(engine, [folder])
-    async with (
-        engine,
-        aclosing(service),
-        Client(make_mcp_server(service)) as client,
-    ):
+    async with engine, aclosing(service), Client(make_mcp_server(service)) as client:
         embedder.gate.set()
         await engine.add([folder / "rules.md"])
         embedder.gate.clear()

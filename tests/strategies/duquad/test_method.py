@@ -366,8 +366,7 @@ async def test_without_pruning_the_judge_sees_what_was_named_whole_and_no_scores
 
 
 @pytest.mark.parametrize(
-    ("weight", "signal"),
-    [("alpha", "similarity"), ("beta", "likelihood"), ("gamma", "attention")],
+    ("weight", "signal"), [("alpha", "similarity"), ("beta", "likelihood"), ("gamma", "attention")]
 )
 async def test_a_signal_without_weight_is_left_out(make_run, weight, signal):
     _, run, _ = await asked(make_run, replace(TWO, **{weight: 0}), **SIGNALS)

@@ -267,9 +267,7 @@ _Case = tuple[list[Article], list[list[float]], dict[str, int], int]
 
 
 @st.composite
-def cases(
-    draw: st.DrawFn,
-) -> _Case:
+def cases(draw: st.DrawFn) -> _Case:
     articles = draw(ARTICLES)
     score = st.floats(-1, 1) | st.sampled_from([0.0, 0.5])
     scores = [

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, Node, Structure, Tree, TreeBuilder
 from colligate.documents.sentences import word_spans
-from colligate.strategies.longrefiner.structuring import (
-    LEVELS,
-    Article,
-    build_article,
-    split_parts,
-)
+from colligate.strategies.longrefiner.structuring import LEVELS, Article, build_article, split_parts
 from support.documents import make
 
 

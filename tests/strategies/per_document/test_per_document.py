@@ -240,11 +240,7 @@ async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
             titles = re.findall(r"^\d+\. Lease (\d+):", call.prompt, re.MULTILINE)
             seen.append(len(titles))
             return json.dumps(
-                {
-                    "operation": "within",
-                    "most": "2026-12-31",
-                    "figures": figures(map(int, titles)),
-                }
+                {"operation": "within", "most": "2026-12-31", "figures": figures(map(int, titles))}
             )
 
         model._reply = say

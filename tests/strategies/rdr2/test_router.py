@@ -2,10 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.strategies.rdr2.router import (
-    parse_enclosed_router_reply,
-    parse_router_reply,
-)
+from colligate.strategies.rdr2.router import parse_enclosed_router_reply, parse_router_reply
 from colligate.strategies.rdr2.tree import build_structure_tree, build_subtree
 from support.documents import make
 
@@ -87,8 +84,7 @@ def test_what_breaks_a_rule_is_rejected_with_the_rule(reply, why):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    ["[ANSWER] 3: It opened\nI cannot answer the rest.", "[REFUSE]", "Cannot answer"],
+    "reply", ["[ANSWER] 3: It opened\nI cannot answer the rest.", "[REFUSE]", "Cannot answer"]
 )
 def test_a_refusal_overrides_everything_else(reply):
     made = parse_router_reply(reply, HISTORY)

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.strategies.spd_rag.synthesis import (
-    build_merge_tree,
-    group_by_tokens,
-    group_texts,
-)
+from colligate.strategies.spd_rag.synthesis import build_merge_tree, group_by_tokens, group_texts
 
 COUNTS = st.lists(st.integers(0, 900), min_size=1, max_size=60)
 
