@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_what_is_read_in_the_cases_is_right() -> None:
+def test_what_is_read_in_the_cases_is_right():
     run = Path(__file__).parent / "cases" / "run.py"
     command = [sys.executable, run, "--stage", "parse", "--stage", "library"]
     done = subprocess.run(command, capture_output=True, text=True)

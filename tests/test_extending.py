@@ -122,9 +122,7 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
-def test_the_command_line_asks_with_all_of_them(
-    colligate: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_command_line_asks_with_all_of_them(colligate, tmp_path):
     (tmp_path / "talk.srt").write_text(CAPTIONS)
     done = colligate(
         "ask", QUESTION, "talk.srt", "--strategy", "two-looks", "--set", "k=3",
@@ -142,9 +140,7 @@ def test_the_command_line_asks_with_all_of_them(
     assert "newest" in [event.get("how") for event in trace if event.get("event") == "retrieved"]
 
 
-def test_a_bench_run_has_the_stages_and_the_metric(
-    colligate: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_bench_run_has_the_stages_and_the_metric(colligate, tmp_path):
     (tmp_path / "quiz.jsonl").write_text(json.dumps(QUIZ) + "\n")
     (tmp_path / "quiz.toml").write_text(SUITE)
     colligate("bench", "run", "quiz.toml", "--data", ".", "--out", "run")
@@ -156,7 +152,7 @@ def test_a_bench_run_has_the_stages_and_the_metric(
     assert row["metrics"]["words"] == 9.0
 
 
-def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) -> None:
+def test_the_server_streams_the_methods_events(package, tmp_path):
     with in_use(package), threaded(tmp_path, ScriptedModel(quoting)) as url:
         library = f"{url}api/libraries/default"
         with httpx2.Client(trust_env=False, timeout=60) as client:
@@ -171,14 +167,12 @@ def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("check", backend_suite)
-async def test_the_backend_keeps_the_promises_of_a_chat_model(
-    package: Path, ollama: str, check: Callable[..., Any]
-) -> None:
+async def test_the_backend_keeps_the_promises_of_a_chat_model(package, ollama, check):
     with in_use(package):
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
 
 
-def test_the_method_passes_the_suite_as_the_guide_says(package: Path, tmp_path: Path) -> None:
+def test_the_method_passes_the_suite_as_the_guide_says(package, tmp_path):
     """In a folder of its own, with pytest and no plug-in of it."""
     [suite] = re.findall(r"```python\n(import asyncio\n.*?strategy_suite.*?)```", GUIDE, re.S)
     (tmp_path / "test_my_method.py").write_text(suite)
@@ -191,5 +185,5 @@ def test_the_method_passes_the_suite_as_the_guide_says(package: Path, tmp_path: 
     assert " passed" in done.stdout
 
 
-def test_the_parameters_of_the_method_are_explained(colligate: Callable[..., Any]) -> None:
+def test_the_parameters_of_the_method_are_explained(colligate):
     assert "passages of a look" in colligate("strategies", "two-looks").stdout

@@ -135,9 +135,7 @@ async def test_the_conversation_cannot_leave_its_place_in_the_prompt(folder, tmp
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_question_in_a_pasted_message_is_asked(
-    folder: Path, tmp_path: Path, fails: bool
-) -> None:
+async def test_the_question_in_a_pasted_message_is_asked(folder, tmp_path, fails):
     model = replying(ServerFailed("it is down") if fails else WHOLE)
     mail = "Dear Ann, the weather was fine and the boat is dry. " * 40 + "So: when does it end?"
     async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:

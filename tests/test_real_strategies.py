@@ -73,9 +73,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", SMALL)
-async def test_it_ends_with_slices_and_all_that_it_cost(
-    reader: Brief, folder: Path, tmp_path: Path, name: str
-) -> None:
+async def test_it_ends_with_slices_and_all_that_it_cost(reader, folder, tmp_path, name):
     events: list[Any] = []
     chosen = load_strategy(name)(**SMALL[name])
     async with Engine(model=reader, embedder="static", library=tmp_path / "library") as engine:

@@ -64,7 +64,7 @@ def asked(server: Any) -> Counter[str]:
     return Counter(r["model"] for r in server.requests if r["path"] == "/chat/completions")
 
 
-def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> None:
+def test_the_router_alone_is_asked_under_its_adapter(ask, server):
     done = ask("--set", "router_adapter=router", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -85,8 +85,8 @@ def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> N
     ],
 )
 def test_a_wrong_adapter_is_said_before_anything_is_asked(
-    ask: Any, server: Any, more: list[str], strategy: str, status: int, said: str
-) -> None:
+    ask, server, more, strategy, status, said
+):
     done = ask(*more, strategy=strategy)
     assert done.returncode == status
     assert said in done.stderr

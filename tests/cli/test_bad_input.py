@@ -4,8 +4,6 @@ import io
 import json
 import os
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,7 +59,7 @@ BAD = {
 }
 
 
-def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, folder: Path) -> None:
+def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask, folder):
     for name, (data, _) in BAD.items():
         (folder / name).write_bytes(data)
     (folder / "latin.txt").write_bytes("Café à la carte.\n".encode("latin-1"))
@@ -77,7 +75,7 @@ def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, fol
     assert [w for w in answer["warnings"] if "latin.txt" in w and "not UTF-8" in w]
 
 
-def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) -> None:
+def test_what_may_not_be_read_is_said(asked, colligate, folder):
     if os.geteuid() == 0:  # the superuser may read anything, unless that is taken away
         powers = "-dac_override,-dac_read_search"
         colligate.wrapper = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
@@ -95,7 +93,7 @@ def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) 
 
 
 @pytest.mark.parametrize("name", ["empty.txt", "encrypted.pdf", "broken.docx"])
-def test_a_bad_file_alone_is_a_fault(ask: Any, colligate: Any, folder: Path, name: str) -> None:
+def test_a_bad_file_alone_is_a_fault(ask, colligate, folder, name):
     data, why = BAD[name]
     (folder / name).write_bytes(data)
     for done in (
@@ -108,7 +106,7 @@ def test_a_bad_file_alone_is_a_fault(ask: Any, colligate: Any, folder: Path, nam
         assert "Traceback" not in done.stderr
 
 
-def test_a_scan_is_read_if_that_is_asked_for(colligate: Any, tmp_path: Path) -> None:
+def test_a_scan_is_read_if_that_is_asked_for(colligate, tmp_path):
     scan = tmp_path / "scan.pdf"
     scan.write_bytes(scanned([["The tower was built in 1871."]]))
     index = ("index", scan, "--ocr", "--library", tmp_path / "papers", "--embedder", "static")

@@ -3,7 +3,6 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def hostile(folder: Path, openai_server: Any, replying: Any) -> Path:
     return folder
 
 
-def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path) -> None:
+def test_in_a_terminal(colligate, asked, hostile):
     arguments = asked(hostile)
     status, screen = colligate.in_terminal(*arguments)
     assert status == 0, screen
@@ -45,7 +44,7 @@ def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path)
     assert "[red]title" in text
 
 
-def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> None:
+def test_in_a_pipe(asked, colligate, hostile):
     done = colligate.here(*asked(hostile))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -56,9 +55,7 @@ def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> 
         assert "\x1b" not in shown.stdout + shown.stderr
 
 
-def test_as_json_and_in_the_prompt_it_is_material_only(
-    ask: Any, openai_server: Any, hostile: Path
-) -> None:
+def test_as_json_and_in_the_prompt_it_is_material_only(ask, openai_server, hostile):
     done = ask(hostile, "--json")
     assert done.stdout.isascii()
     assert "\x1b" not in done.stdout
@@ -79,7 +76,7 @@ texts = st.text(st.one_of(st.characters(), harmful))
 
 @given(texts)
 @example("\x1b]0;title\x07\x9b2J")
-def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
+def test_visible_text_holds_nothing_a_terminal_obeys(text):
     shown = escape_controls(text)
     assert len(shown) == len(text)
     assert [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"] == []
@@ -87,18 +84,16 @@ def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_stays_as_it_is(text):
     assert escape_controls(text) == text
 
 
 @given(texts)
-def test_one_line_is_one_line(text: str) -> None:
+def test_one_line_is_one_line(text):
     assert len(to_one_line(text).splitlines()) <= 1
 
 
-def test_a_citation_whose_meaning_was_not_told_is_marked(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_citation_whose_meaning_was_not_told_is_marked(capsys):
     told, untold = (
         Citation(
             Span("a-1", 0, 5), "Otter", "Otters", (), page, ((0, 5),), "quote", meaning=meaning

@@ -80,7 +80,7 @@ FILLED = {
 }
 
 
-def test_each_value_is_cited_and_null_where_nothing_says_it(filling: Any) -> None:
+def test_each_value_is_cited_and_null_where_nothing_says_it(filling):
     done = filling("--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -102,9 +102,7 @@ def test_each_value_is_cited_and_null_where_nothing_says_it(filling: Any) -> Non
         assert why in answer["warnings"]
 
 
-def test_people_see_the_object_and_which_value_a_source_is_for(
-    filling: Any, tmp_path: Path
-) -> None:
+def test_people_see_the_object_and_which_value_a_source_is_for(filling, tmp_path):
     done = filling("-o", tmp_path / "a.md")
     shown, source = done.stdout.split("\n\n", 1)
     assert json.loads(shown) == FILLED
@@ -114,7 +112,7 @@ def test_people_see_the_object_and_which_value_a_source_is_for(
     assert "tower.md): /built, /people/0/name\n" in written
 
 
-def test_a_schema_of_which_nothing_is_said_is_status_3(filling: Any, folder: Path) -> None:
+def test_a_schema_of_which_nothing_is_said_is_status_3(filling, folder):
     (folder / "tower.md").unlink()
     done = filling("--json")
     assert done.returncode == 3
@@ -145,8 +143,8 @@ def test_a_schema_of_which_nothing_is_said_is_status_3(filling: Any, folder: Pat
     ],
 )
 def test_a_schema_that_cannot_be_filled_is_wrong_usage(
-    filling: Any, openai_server: Any, tmp_path: Path, schema: Any, says: str
-) -> None:
+    filling, openai_server, tmp_path, schema, says
+):
     text = schema if isinstance(schema, str) else json.dumps(schema)
     (tmp_path / "shape.json").write_text(text)
     done = filling()

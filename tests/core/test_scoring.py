@@ -38,7 +38,7 @@ def scripts() -> dict[str, Any]:
     return {"likelihood": likelihood, "labels": odds, "attention": attention}
 
 
-async def test_likelihoods_are_metered_and_traced(make_run: Any, scripts: Any) -> None:
+async def test_likelihoods_are_metered_and_traced(make_run, scripts):
     run, _ = make_run(None, **scripts)
     assert await run.likelihoods(PAIRS) == [[-0.5], [-0.5, -0.5]]
     report = run.meter.report()
@@ -51,9 +51,7 @@ async def test_likelihoods_are_metered_and_traced(make_run: Any, scripts: Any) -
     assert "three" not in str(run.trace.to_json())
 
 
-async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_label_odds_are_metered_traced_and_bounds_are_said_once(make_run, scripts):
     run, _ = make_run(None, **scripts)
     for _ in range(2):
         given = await run.labels(ASK, ["yes", "no"], forced="[")
@@ -71,7 +69,7 @@ async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
     assert "scripted does not report the odds of every label" in warning
 
 
-async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: Any) -> None:
+async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run):
     run, _ = make_run(None, name="openai:small")
     with pytest.raises(MissingCapability, match=r"openai:small gives no likelihoods.*scorer.*hf:"):
         await run.likelihoods(PAIRS)
@@ -82,9 +80,7 @@ async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: An
     assert run.meter.calls == []
 
 
-async def test_what_does_not_fit_the_window_is_refused_before_the_call(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_what_does_not_fit_the_window_is_refused_before_the_call(make_run, scripts):
     run, _ = make_run(None, context_tokens=8, **scripts)
     await run.likelihoods([("one two three four", " five six seven eight")])
     for call in (
@@ -97,9 +93,7 @@ async def test_what_does_not_fit_the_window_is_refused_before_the_call(
     assert len(run.meter.calls) == 1
 
 
-async def test_what_the_budget_does_not_hold_is_refused_before_the_call(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_what_the_budget_does_not_hold_is_refused_before_the_call(make_run, scripts):
     run, _ = make_run(None, max_tokens=15, **scripts)
     await run.likelihoods(PAIRS)
     for call in (
@@ -120,7 +114,7 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     cache.close()
 
 
-async def test_what_was_remembered_costs_nothing(cache: ResponseCache, scripts: Any) -> None:
+async def test_what_was_remembered_costs_nothing(cache, scripts):
     model = CachedChat(ScriptedModel(**scripts), cache)
     run = Run(None, {Role.READER: model}, Meter())  # type: ignore[arg-type]
     assert await run.likelihoods(PAIRS) == [[-0.5], [-0.5, -0.5]]

@@ -46,7 +46,7 @@ def cut(chunker: Chunker, text: str) -> list[str]:
         (SixSentences(2), PROSE, ["The licensee pays the fee. It is due at once.", PROSE[46:-1]]),
     ],
 )  # fmt: skip
-def test_chunks(chunker: Chunker, text: str, chunks: list[str]) -> None:
+def test_chunks(chunker, text, chunks):
     assert cut(chunker, text) == chunks
 
 
@@ -71,11 +71,11 @@ CREW = "## Crew\n\n" + "- Ann Lee\n" * 13
         ["## 鉱山\n\n鉱山はありません。", FEES],
     ],
 )
-def test_what_says_nothing_is_no_chunk_of_its_own(chunks: list[str]) -> None:
+def test_what_says_nothing_is_no_chunk_of_its_own(chunks):
     assert cut(Structural(), "\n\n".join(chunks)) == chunks
 
 
-def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
+def test_structural_cuts_a_table_at_rows_only_when_it_must():
     rows = ["| year | income |", "|---|---|", *(f"| {year} | 100 |" for year in range(2000, 2030))]
     table = "\n".join(rows)
     assert cut(Structural(tokens=1000), f"Before.\n\n{table}\n\nAfter.") == [
@@ -93,7 +93,7 @@ def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
         *(lambda: FixedTokens(0, 0), lambda: FixedTokens(10, 10), lambda: FixedTokens(10, -1)),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
+def test_sizes_that_make_no_sense_are_refused(wrong):
     assert callable(wrong)
     with pytest.raises(UsageError):
         wrong()
@@ -108,7 +108,7 @@ CHUNKERS: list[Chunker] = [
 
 @settings(max_examples=250)
 @given(MARKDOWN, st.sampled_from(CHUNKERS), st.booleans())
-def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, flat: bool) -> None:
+def test_chunks_are_in_order_and_leave_nothing_out(text, chunker, flat):
     found = make(text, flat=flat)
     spans = chunker(found)
     place = 0
@@ -124,7 +124,7 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
     assert overlap or all(a.end <= b.start for a, b in pairwise(spans))
 
 
-def test_a_window_repeats_the_end_of_the_one_before() -> None:
+def test_a_window_repeats_the_end_of_the_one_before():
     words = [f"w{i:03}" for i in range(100)]  # three tokens each
     chunks = cut(FixedTokens(30, 9), " ".join(words))
     assert chunks[0].split() == words[:10]
@@ -140,19 +140,19 @@ def test_a_window_repeats_the_end_of_the_one_before() -> None:
         ("tokens:1000/250", FixedTokens(1000, 250)),
     ],
 )
-def test_a_chunker_has_a_name(name: str, chunker: Chunker) -> None:
+def test_a_chunker_has_a_name(name, chunker):
     assert parse_chunker(name) == chunker
     assert getattr(chunker, "name", None) == name
 
 
 @pytest.mark.parametrize("name", ["words", "words:0", "tokens:100", "tokens:5/9", "lines:3", ""])
-def test_another_name_is_wrong_usage(name: str) -> None:
+def test_another_name_is_wrong_usage(name):
     with pytest.raises(UsageError):
         parse_chunker(name)
 
 
 @settings(max_examples=150)
 @given(MARKDOWN, st.sampled_from([1, 3, 8, 25]))
-def test_structural_chunks_stay_in_the_limit(text: str, limit: int) -> None:
+def test_structural_chunks_stay_in_the_limit(text, limit):
     found = make(text)
     assert all(len(token_spans(found.slice(span))) <= limit for span in Structural(limit)(found))

@@ -60,13 +60,11 @@ SENTENCES = ["The fee is due.", "It is paid at once.", "Late payment costs inter
         (" \n\n ", 1, 1, []),
     ],
 )
-def test_short_blocks_are_joined_and_long_ones_cut(
-    text: str, least: int, most: int, pieces: list[str]
-) -> None:
+def test_short_blocks_are_joined_and_long_ones_cut(text, least, most, pieces):
     assert cut(text, least, most) == pieces
 
 
-def test_prose_without_full_stops_is_cut_at_its_lines() -> None:
+def test_prose_without_full_stops_is_cut_at_its_lines():
     text = "\n".join(f"revenue of the year {year}" for year in range(1990, 2000))
     tree = text_tree(text, "d")
     found = Document("d", "d", text, tree)
@@ -74,12 +72,12 @@ def test_prose_without_full_stops_is_cut_at_its_lines() -> None:
     assert [found.slice(span) for span in spans] == text.split("\n")
 
 
-def test_a_text_without_a_tree_is_cut_at_blank_lines_first() -> None:
+def test_a_text_without_a_tree_is_cut_at_blank_lines_first():
     text = "One two. Three\n\nFour five. Six\n\nSeven"
     assert cut(text, 2, 3, flat=True) == ["One two. Three", "Four five. Six", "Seven"]
 
 
-def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
+def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it():
     found = make("# A long heading\n\ntext")
     for start in range(len("# A long heading") + 1):
         spans = split_paragraphs(found, found.span(start, len(found)))
@@ -87,7 +85,7 @@ def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
     assert split_paragraphs(found, found.span(2, 8)) == []
 
 
-def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
+def test_an_area_inside_a_table_is_cut_as_a_table():
     rows = ["| a | b |", "|---|---|", *(f"| {n}. x. y. | {n} |" for n in range(8))]
     found = make("\n".join(rows))
     spans = split_paragraphs(
@@ -96,7 +94,7 @@ def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
     assert [found.slice(span) for span in spans] == rows[4:]
 
 
-def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
+def test_impossible_lengths_and_foreign_areas_are_refused():
     found = make("text")
     for least in (0, 6):
         with pytest.raises(UsageError, match=f"{least} to 5"):
@@ -107,9 +105,7 @@ def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
 
 @settings(max_examples=150)
 @given(data=st.data(), text=MARKDOWN, least=st.integers(1, 30), more=st.integers(0, 40))
-def test_paragraphs_hold_every_character_once(
-    data: st.DataObject, text: str, least: int, more: int
-) -> None:
+def test_paragraphs_hold_every_character_once(data, text, least, more):
     found = make(text, flat=data.draw(st.booleans()))
     ends = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
     area = found.span(*data.draw(st.sampled_from([(0, len(text)), (ends[0], ends[1])])))

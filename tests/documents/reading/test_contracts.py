@@ -15,7 +15,7 @@ from support.documents import squeeze
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "contracts.py"
 
 
-def test_the_values_of_thirty_contracts_are_read(tmp_path: Path) -> None:
+def test_the_values_of_thirty_contracts_are_read(tmp_path):
     pytest.importorskip("PIL", reason="two of the contracts are scans")
     folder = tmp_path / "made"
     subprocess.run([sys.executable, str(SCRIPT), str(folder)], check=True)

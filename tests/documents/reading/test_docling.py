@@ -55,7 +55,7 @@ def report(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -> None:
+def test_what_docling_finds_is_a_document_as_ours(stand_in, report):
     stand_in()
     read = read_file(report, BY_DOCLING)
     (document,) = read.documents
@@ -78,7 +78,7 @@ def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -
     assert read.warnings == (f"{report}: no text (blank, or scanned: --ocr reads scans): page 4",)
 
 
-def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
+def test_every_passage_has_its_page(stand_in, report):
     stand_in()
     (document,) = read_file(report, BY_DOCLING).documents
     for words, number in (
@@ -104,7 +104,7 @@ def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
         ("written.write_text('{')", "docling failed (it wrote nothing)"),
     ],
 )
-def test_a_failure_is_one_line(stand_in: Any, report: Path, code: str, said: str) -> None:
+def test_a_failure_is_one_line(stand_in, report, code, said):
     stand_in(code)
     with pytest.raises(ReadingError) as raised:
         read_file(report, BY_DOCLING)
@@ -113,16 +113,14 @@ def test_a_failure_is_one_line(stand_in: Any, report: Path, code: str, said: str
     assert ("docling-tools models download" in raised.value.hint) == (said == NO_MODELS_HERE)
 
 
-def test_it_has_the_time_of_the_file(
-    stand_in: Any, report: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_has_the_time_of_the_file(stand_in, report, monkeypatch):
     stand_in("time.sleep(60)")
     monkeypatch.setattr(Limits, "seconds", lambda *_: 1.0)
     with pytest.raises(TooLarge, match="docling took longer than 1 s"):
         read_file(report, BY_DOCLING)
 
 
-def test_it_ends_with_the_process_that_reads(stand_in: Any, report: Path, tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_reads(stand_in, report, tmp_path):
     note = tmp_path / "pid"
     stand_in(f"Path({str(note)!r}).write_text(str(os.getpid())); time.sleep(60)")
     pool = ParserPool(1, limits=BY_DOCLING)
@@ -149,16 +147,14 @@ def test_it_ends_with_the_process_that_reads(stand_in: Any, report: Path, tmp_pa
         ("dockling", UsageError, "expected liteparse or docling, got 'dockling'"),
     ],
 )
-def test_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[Exception], said: str
-) -> None:
+def test_what_is_missing_is_said(tmp_path, monkeypatch, name, kind, said):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(kind, match=said):
         require_reader(name)
 
 
 @pytest.mark.skipif(REAL is None, reason="docling is not installed")
-def test_the_program_itself(report: Path) -> None:
+def test_the_program_itself(report):
     """It reads, or says that it has no models: both need no network."""
     read = ParserPool(1, limits=BY_DOCLING)
     outcome = read.read(report)

@@ -57,7 +57,7 @@ TITLED = word(
 SIGNED = word(("Heading 1", "Lease"), ("Normal", "Acme Ltd.\n---------------\nDirector"))
 
 
-def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -> None:
+def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path):
     deck = slides(
         shape("title", (0, "Deck &amp; title")) + shape("body", (0, "Café 正文")),
         shape("title", (0, "Second")) + shape("body", (0, "bullet"), (1, "nested")),
@@ -77,7 +77,7 @@ def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -
     assert document.pages[-1].end == len(document.text)
 
 
-def test_hidden_slides_are_named(tmp_path: Path) -> None:
+def test_hidden_slides_are_named(tmp_path):
     deck = slides(shape("body", (0, "Shown.")), shape("body", (0, "For us alone.")))
     part = f'<p:sld {A} {P} show="0"><p:spTree>{shape("body", (0, "Us."))}</p:spTree></p:sld>'
     document = write_and_read(
@@ -101,7 +101,7 @@ def cell(text: str, spans: str = "") -> str:
     return f"<a:tc {spans}><a:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></a:txBody></a:tc>"
 
 
-def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
+def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path):
     rows = (
         cell("Van", 'rowSpan="2"') + cell("Loads", 'gridSpan="2"') + cell("", 'hMerge="1"'),
         cell("", 'vMerge="1"') + cell("t") + cell("kg"),
@@ -140,7 +140,7 @@ def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
     assert document.warnings == ()
 
 
-def test_lists_tables_and_pictures_of_a_slide(tmp_path: Path) -> None:
+def test_lists_tables_and_pictures_of_a_slide(tmp_path):
     bullet = '<a:p><a:pPr lvl="{}"><a:bu{}/></a:pPr><a:r><a:t>{}</a:t></a:r></a:p>'
     items = [(0, "Char", "a"), (1, "AutoNum", "first"), (1, "AutoNum", "second"), (0, "Char", "b")]
     body = shape("body", (0, "X")).replace("</p:txBody>", "{}</p:txBody>")
@@ -200,7 +200,7 @@ def workbook(hidden: str = "", **sheets: str) -> bytes:
     return pack(related | {f"xl/worksheets/s{i}.xml": sheets[n] for i, n in enumerate(names, 1)})
 
 
-def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
+def test_each_sheet_is_a_section_with_its_table(tmp_path):
     content = workbook(
         Sales=sheet(("Region", "Total"), ("Nord &amp; Süd", "12.5")), Kosten=sheet(("Rent", "100"))
     )
@@ -213,7 +213,7 @@ def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
     assert (document.title, document.warnings) == ("book", ())
 
 
-def test_what_a_sheet_lacks_or_hides_is_said(tmp_path: Path) -> None:
+def test_what_a_sheet_lacks_or_hides_is_said(tmp_path):
     formulas = (
         "<c><f>SUM(A1:A2)</f></c><c><f>A1</f><v></v></c>"  # never computed
         '<c><f>A2</f><v>2</v></c><c t="str"><f>IF(A1,"","x")</f><v></v></c>'
@@ -248,9 +248,7 @@ FORMATS = ("General", "9", "0.0%", '0"%"', "14", "20", "dd/mm/yyyy hh:mm", "[Red
         ("[Red]0.00", "3", "3.00"),
     ],
 )
-def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
-    tmp_path: Path, form: str, value: str, shown: str
-) -> None:
+def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(tmp_path, form, value, shown):
     own = [name for name in FORMATS if not name.isdigit()]
     ids = [int(name) if name.isdigit() else 170 + own.index(name) for name in FORMATS]
     listed = "".join(
@@ -275,7 +273,7 @@ def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
         ('<c><v>1</v></c></row><row r="1048576"><c><v>2</v></c>', "| 1 |\n| --- |\n\n| 2 |"),
     ],
 )
-def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, shown: str) -> None:
+def test_cells_of_a_sheet_stand_in_their_columns(tmp_path, cells, shown):
     runs = "<si><t>x</t></si><si><r><t>Fee</t></r><rPh><t>fi</t></rPh><r><t> due</t></r></si>"
     runs += "<si><t>two_x000D_\nlines</t></si>"
     strings = {"xl/sharedStrings.xml": f'<sst xmlns="{SHEETS}">{runs}</sst>'}
@@ -283,7 +281,7 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
 
 
-def test_what_is_struck_out_in_a_sheet_is_between_tildes(tmp_path: Path) -> None:
+def test_what_is_struck_out_in_a_sheet_is_between_tildes(tmp_path):
     fonts = '<fonts><font/><font><strike/></font><font><strike val="0"/></font></fonts>'
     used = "".join(f'<xf fontId="{n}"/>' for n in range(3))
     styles = f'<styleSheet xmlns="{SHEETS}">{fonts}<cellXfs>{used}</cellXfs></styleSheet>'
@@ -306,7 +304,7 @@ ODS = open_document(
 )
 
 
-def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path: Path) -> None:
+def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path):
     rows = f'<t:table-row t:number-rows-repeated="1500">{open_cell("7")}</t:table-row>'
     rows += f"<t:table-row>{open_cell('last')}</t:table-row>"
     content = open_document("spreadsheet", f'<t:table t:name="Fees">{rows}</t:table>')
@@ -326,21 +324,21 @@ ODT = open_document(
 )
 
 
-def test_an_opendocument_file_says_who_made_it_and_when(tmp_path: Path) -> None:
+def test_an_opendocument_file_says_who_made_it_and_when(tmp_path):
     facts = "<m><initial-creator>Ann</initial-creator><creation-date>2020-01-02</creation-date></m>"
     document = write_and_read(tmp_path / "a.odt", with_members(ODT, {"meta.xml": facts}))
     made = {"authors": "Ann", "created_at": "2020-01-02", "date": "2020-01-02"}
     assert made.items() <= document.metadata.items()
 
 
-def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
+def test_a_large_sheet_is_whole(tmp_path):
     rows = [("n", "a", "b", "c", "d"), *((str(i), "1", "2", "3", "4") for i in range(25_000))]
     document = write_and_read(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
     assert document.text.count("\n|") >= 25_001
     assert document.text.rstrip().endswith("| 24999 | 1 | 2 | 3 | 4 |")
 
 
-def test_separated_values_are_a_table(tmp_path: Path) -> None:
+def test_separated_values_are_a_table(tmp_path):
     for name, content in (
         ("a.csv", 'name,value\n"a, b",2\ncafé,3\n'),
         ("a.tsv", "name\tvalue\na, b\t2\ncafé\t3\n"),
@@ -360,9 +358,7 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
         ("a.xlsx", workbook(S=sheet(("Stock of March 2024",), ("1", "2019-01-03"))), "2024-03"),
     ],
 )
-def test_the_date_of_a_sheet_is_above_its_table(
-    tmp_path: Path, name: str, content: str | bytes, date: str
-) -> None:
+def test_the_date_of_a_sheet_is_above_its_table(tmp_path, name, content, date):
     assert write_and_read(tmp_path / name, content).date == date
 
 
@@ -377,9 +373,7 @@ def test_the_date_of_a_sheet_is_above_its_table(
         ),
     ],
 )
-def test_a_citation_names_the_row_as_a_spreadsheet_does(
-    tmp_path: Path, name: str, content: str | bytes
-) -> None:
+def test_a_citation_names_the_row_as_a_spreadsheet_does(tmp_path, name, content):
     document = write_and_read(tmp_path / name, content)
 
     def row_of(text: str) -> int | None:
@@ -393,7 +387,7 @@ def test_a_citation_names_the_row_as_a_spreadsheet_does(
     assert [row_of(text) for text in ("name", "value", "Ada Mercer", "12", "Bo")] == [1, 1, 4, 4, 5]
 
 
-def test_a_table_outside_sheets_has_no_rows(tmp_path: Path) -> None:
+def test_a_table_outside_sheets_has_no_rows(tmp_path):
     document = write_and_read(tmp_path / "a.md", "Text.\n\n| a | b |\n|---|---|\n| c | 1 |\n")
     assert document.row_of(document.span(len(document) - 8, len(document) - 1)) is None
 
@@ -408,7 +402,7 @@ def test_a_table_outside_sheets_has_no_rows(tmp_path: Path) -> None:
 )
 @example([[";", ";"], [" ", " "]])
 @example([[";", ";"], [" ", " "], [";", ";"]])
-def test_every_cell_of_separated_values_is_in_the_text(rows: list[list[str]]) -> None:
+def test_every_cell_of_separated_values_is_in_the_text(rows):
     file = io.StringIO()
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     cells = re.sub(r"[\s|]", "", "".join(cell for row in rows for cell in row))
@@ -419,7 +413,7 @@ def test_every_cell_of_separated_values_is_in_the_text(rows: list[list[str]]) ->
     assert "".join(covered.split()) == "".join(document.text.split())
 
 
-def test_one_wide_row_does_not_widen_all_others(tmp_path: Path) -> None:
+def test_one_wide_row_does_not_widen_all_others(tmp_path):
     content = ",".join("a" * 3_000) + "\n" + "b\n" * 3_000
     document = write_and_read(tmp_path / "a.csv", content)
     assert len(document.text) < 20 * len(content)
@@ -444,9 +438,7 @@ EPUB = pack(
 )
 
 
-def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_are(
-    tmp_path: Path,
-) -> None:
+def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_are(tmp_path):
     locked = "<encryption><CipherReference URI='{}'/></encryption>"
     font = with_members(EPUB, {"META-INF/encryption.xml": locked.format("f.otf")})
     assert write_and_read(tmp_path / "a.epub", font).title == "My Book"
@@ -455,7 +447,7 @@ def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_ar
         write_and_read(tmp_path / "a.epub", chapter)
 
 
-def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path: Path) -> None:
+def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path):
     with zipfile.ZipFile(io.BytesIO(EPUB)) as archive:
         listed = archive.read("c.opf").decode()
     listed = listed.replace("<spine>", '<spine><itemref idref="c9"/>')
@@ -477,14 +469,14 @@ HTML = (
 @pytest.mark.parametrize(
     "paragraph", ["<p>para {}\n", "<p><font size=2>para {}</p>\n", "<div>" * 60 + "<p>para {}"]
 )
-def test_no_paragraph_of_sloppy_html_is_lost(tmp_path: Path, paragraph: str) -> None:
+def test_no_paragraph_of_sloppy_html_is_lost(tmp_path, paragraph):
     count = 20 if "div" in paragraph else 300
     page = "<html><body>" + "".join(paragraph.format(i) for i in range(count))
     document = write_and_read(tmp_path / "a.html", page)
     assert [f"para {i}" in document.text for i in range(count)] == [True] * count
 
 
-def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -> None:
+def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path):
     document = write_and_read(
         tmp_path / "a.html",
         "<h1>Lease</h1><p>Total<br>=====<br>900</p><p>=====</p><p>Landlord<br><span>---</span></p>"
@@ -519,7 +511,7 @@ def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -
         ),
     ],
 )
-def test_a_formula_of_html_is_one_line_of_text(tmp_path: Path, formula: str, shown: str) -> None:
+def test_a_formula_of_html_is_one_line_of_text(tmp_path, formula, shown):
     content = f"<p>Of <math>{formula}</math> items <mark>500</mark> and <ins>60</ins> remain.</p>"
     document = write_and_read(tmp_path / "a.html", content)
     assert document.text == f"Of {shown} items 500 and 60 remain.\n"
@@ -583,9 +575,7 @@ CELLS = [
         ),
     ],
 )
-def test_what_a_file_becomes(
-    tmp_path: Path, name: str, content: str | bytes, title: str, text: str
-) -> None:
+def test_what_a_file_becomes(tmp_path, name, content, title, text):
     document = write_and_read(tmp_path / name, content)
     assert (document.title, document.text, document.warnings) == (title, text, ())
     headings = re.findall(r"^#+ (.*)$", text.replace("\n# no", ""), re.M)

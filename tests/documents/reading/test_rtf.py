@@ -56,14 +56,14 @@ def read(tmp_path: Path, body: str) -> str:
         (r"a\bin4 }}}}b{\*\unknown c{d}}", "ab"),
     ],
 )
-def test_what_rtf_shows_is_read(tmp_path: Path, body: str, shown: str) -> None:
+def test_what_rtf_shows_is_read(tmp_path, body, shown):
     assert read(tmp_path, body) == f"{shown}\n"
 
 
 ROW = r"\trowd{}\pard\intbl {}\row "
 
 
-def test_tables_keep_their_columns_and_merged_cells(tmp_path: Path) -> None:
+def test_tables_keep_their_columns_and_merged_cells(tmp_path):
     edges = r"{}\cellx1000\cellx2000\cellx3000"
     text = read(
         tmp_path,
@@ -79,7 +79,7 @@ def test_tables_keep_their_columns_and_merged_cells(tmp_path: Path) -> None:
     )
 
 
-def test_rtf_says_who_made_it_and_what_is_not_read(tmp_path: Path) -> None:
+def test_rtf_says_who_made_it_and_what_is_not_read(tmp_path):
     facts = r"{\info{\title Rules}{\author Ann}{\creatim\yr2024\mo3\dy5}{\operator Bo}}"
     content = rf"{HEAD}{facts}Shown{{\v hidden}}{{\object\objemb{{\*\objdata 00}}}}\par}}"
     document = write_and_read(tmp_path / "a.rtf", content)
@@ -92,11 +92,11 @@ def test_rtf_says_who_made_it_and_what_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [r"{\rtf1 cut \'e", r"{\rtf1 a}}}}b", r"{\rtf1\cell\row\u\f a"])
-def test_damaged_rtf_is_read_as_far_as_it_goes(tmp_path: Path, content: str) -> None:
+def test_damaged_rtf_is_read_as_far_as_it_goes(tmp_path, content):
     assert write_and_read(tmp_path / "a.rtf", content).text.strip()
 
 
-def test_groups_that_nest_too_deeply_are_refused(tmp_path: Path) -> None:
+def test_groups_that_nest_too_deeply_are_refused(tmp_path):
     (tmp_path / "a.rtf").write_text(r"{\rtf1 " + "{" * 100_000)
     with pytest.raises(CorruptFile, match="nest"):
         read_file(tmp_path / "a.rtf")

@@ -180,9 +180,7 @@ def table(head: str, *rows: str) -> str:
     ],
     ids="titled keys dated unnamed labels years sizes groups below deep beside spaced".split(),
 )  # fmt: skip
-def test_the_head_of_a_table_is_the_row_that_names_its_columns(
-    tmp_path: Path, kind: str, rows: Rows, text: str, places: Mapping[str, int]
-) -> None:
+def test_the_head_of_a_table_is_the_row_that_names_its_columns(tmp_path, kind, rows, text, places):
     make = {"xlsx": as_xlsx, "ods": as_ods, "csv": as_csv}[kind]
     if kind == "csv":  # else a title has no separator
         rows = [
@@ -203,9 +201,7 @@ def test_the_head_of_a_table_is_the_row_that_names_its_columns(
         ([["Boats of the quay"], *YEARS], "Boats of the quay | 2025 | 2026"),
     ],
 )
-def test_the_head_of_a_later_row_has_the_title_of_its_table(
-    tmp_path: Path, rows: Rows, head: str
-) -> None:
+def test_the_head_of_a_later_row_has_the_title_of_its_table(tmp_path, rows, head):
     document = write_and_read(tmp_path / "a.xlsx", as_xlsx(rows))
     at = document.text.rindex("\n| ") + 1
     assert document.table_head(document.span(at, at + 3)) == head
@@ -227,7 +223,7 @@ MERGED = "".join(
 )
 
 
-def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path: Path) -> None:
+def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path):
     cells = "".join(
         f'<mergeCell ref="{each}"/>' for each in ("A1:C1", "A2:A3", "B2:C2", "A4:A5", "B6:C6")
     )
@@ -248,7 +244,7 @@ def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_pat
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path: Path, threads: bool) -> None:
+def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path, threads):
     rows = row_xml(1, ["Boat", "Fee"]) + row_xml(2, ["Wren", "90"]) + '<row r="3"/>'
     note = '<comment ref="{}"><text><r><t>Ada:</t></r><r><t> {}</t></r></text></comment>'
     notes = note.format("B2", "paid in May") + note.format("B3", "to be named")
@@ -274,7 +270,7 @@ def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path: Path, threads: bool
     assert text.endswith("\n\nThe quay is shut.\n")
 
 
-def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path: Path) -> None:
+def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path):
     day = '<t:table-cell o:date-value="2026-05-03"><x:p>3.5.</x:p></t:table-cell>'
     cell = (
         '<t:table-cell><o:annotation><x:p>paid in May</x:p></o:annotation><x:p><x:a h:href="https://'
@@ -285,7 +281,7 @@ def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path: Path)
     assert "| 2026-05-03 | 90 (https://example.org) [note: paid in May] |" in text
 
 
-def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path: Path) -> None:
+def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path):
     rows = row_xml(1, ["Boat", "Fee", "Crew"]) + row_xml(2, ["Wren", "90", "4"], 'hidden="1"')
     columns = '<cols><col min="2" max="2" hidden="1"/><col min="9" max="16384" hidden="1"/></cols>'
     hidden = "hidden rows and columns are read: column B, row 2 of S"
@@ -305,7 +301,7 @@ def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path: Path) -> None
 CASES = Path(__file__).parents[2] / "cases"
 
 
-def test_an_old_workbook_is_read_as_it_is_shown(tmp_path: Path) -> None:
+def test_an_old_workbook_is_read_as_it_is_shown(tmp_path):
     old = (CASES / "xls-formats" / "fees.xls").read_bytes()
     document = write_and_read(tmp_path / "a.xls", old)
     assert document.text == (
@@ -323,7 +319,7 @@ def test_an_old_workbook_is_read_as_it_is_shown(tmp_path: Path) -> None:
         read_file(tmp_path / "b.xls")
 
 
-def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
+def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path):
     rows = row_xml(1, ["x" * 20_000]) + "".join(row_xml(n, ["", "1"]) for n in range(2, 6_000))
     merged = '<mergeCells><mergeCell ref="A1:A1048576"/></mergeCells>'
     document = write_and_read(tmp_path / "a.xlsx", xlsx(rows, after=merged))
@@ -377,9 +373,7 @@ def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
         ("Boat\nWren\n\nGull\n", table("| Boat |", "| Wren |", "|  |", "| Gull |")),
     ],
 )
-def test_separators_comments_and_notes_of_separated_values(
-    tmp_path: Path, content: str, text: str
-) -> None:
+def test_separators_comments_and_notes_of_separated_values(tmp_path, content, text):
     assert write_and_read(tmp_path / "a.csv", content).text == f"{text}\n"
 
 
@@ -394,12 +388,10 @@ NAMES = "Dupont;Jean\nMoreau;Claire\nLefèvre;Luc\nGarnier;Odile\nRousseau;Aimé
         ("Boot;Urteil\nWren;Das Boot ist sehr gut und auch nicht teuer gewesen\n", "de"),
     ],
 )
-def test_names_do_not_tell_the_language_of_a_sheet(
-    tmp_path: Path, content: str, language: str
-) -> None:
+def test_names_do_not_tell_the_language_of_a_sheet(tmp_path, content, language):
     assert write_and_read(tmp_path / "a.csv", content).language == language
 
 
-def test_workbooks_with_sheets_of_one_name_have_the_titles_of_their_files(tmp_path: Path) -> None:
+def test_workbooks_with_sheets_of_one_name_have_the_titles_of_their_files(tmp_path):
     for name in ("north", "south"):
         assert write_and_read(tmp_path / f"{name}.xlsx", as_xlsx(TITLED)).title == name

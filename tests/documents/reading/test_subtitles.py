@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from colligate.documents import Kind
@@ -93,8 +91,8 @@ STYLE
     ],
 )
 def test_sentences_of_subtitles_are_whole_and_paragraphs_say_when(
-    tmp_path: Path, name: str, content: str, paragraphs: list[str]
-) -> None:
+    tmp_path, name, content, paragraphs
+):
     document = write_and_read(tmp_path / name, content)
     assert texts_of(document, Kind.PARAGRAPH) == paragraphs
     assert document.title == "a"

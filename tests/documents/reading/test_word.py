@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from support.documents import outline, write_and_read
@@ -38,7 +36,7 @@ CLAUSES = (
 )
 
 
-def test_clauses_have_the_numbers_that_word_shows(tmp_path: Path) -> None:
+def test_clauses_have_the_numbers_that_word_shows(tmp_path):
     body = (
         item("Definitions", style="Heading1")
         + item("Boat means a hull.", 1)
@@ -103,7 +101,7 @@ RESTARTED = (
         ("", item("a", 3, 7), "a\n"),  # of a list that is not defined
     ],
 )
-def test_a_number_follows_its_list(tmp_path: Path, kinds: str, body: str, shown: str) -> None:
+def test_a_number_follows_its_list(tmp_path, kinds, body, shown):
     parts = {"numbering": numbering(kinds, more=RESTARTED)}
     if "Quote" in kinds:
         parts["styles"] = (
@@ -125,7 +123,7 @@ MARKED = noted("footnote", 2).replace("<w:r>", "<w:r><w:t> Or</w:t>")  # a mark 
 MARKED = MARKED.replace("/></w:r>", ' w:customMarkFollows="1"/><w:t>*</w:t></w:r>')
 
 
-def test_notes_and_comments_stand_below_their_paragraph(tmp_path: Path) -> None:
+def test_notes_and_comments_stand_below_their_paragraph(tmp_path):
     row = f"<w:tr><w:tc>{line('Total', noted('footnote', 3))}</w:tc><w:tc>{line('9')}</w:tc></w:tr>"
     content = word_xml(
         line("It is let.", MARKED, " It is sold.", noted("endnote", 2))
@@ -233,13 +231,13 @@ def rows(*texts: tuple[str, ...]) -> str:
         (f"<w:tbl>{rows(('A notice in a frame.',))}</w:tbl>", "A notice in a frame."),
     ],
 )
-def test_what_is_shown_is_read_once(tmp_path: Path, body: str, shown: str) -> None:
+def test_what_is_shown_is_read_once(tmp_path, body, shown):
     document = write_and_read(tmp_path / "a.docx", word_xml(body))
     assert document.text == f"{shown}\n"
     assert len(document.warnings) == body.count("<w:vanish/>")
 
 
-def test_the_header_of_all_pages_is_read_once_and_without_their_numbers(tmp_path: Path) -> None:
+def test_the_header_of_all_pages_is_read_once_and_without_their_numbers(tmp_path):
     names = ("header1", "header2", "footer1")
     listed = "".join(f'<w:{name[:6]}Reference r:id="{name}"/>' for name in names)
     page = '<w:fldSimple w:instr=" PAGE "><w:r><w:t>3</w:t></w:r></w:fldSimple>'
@@ -256,7 +254,7 @@ def test_the_header_of_all_pages_is_read_once_and_without_their_numbers(tmp_path
     assert shown == "Text.\n\n[Page header] River Hall\n\n[Page footer] Draft\n"
 
 
-def test_what_of_a_word_document_is_not_read_is_said(tmp_path: Path) -> None:
+def test_what_of_a_word_document_is_not_read_is_said(tmp_path):
     chart = '<w:r><w:drawing><wp:inline><c:chart r:id="c"/></wp:inline></w:drawing></w:r>'
     content = with_members(word_xml(line("x", chart)), {"word/embeddings/a.bin": "?"})
     document = write_and_read(tmp_path / "b.docx", content)

@@ -195,7 +195,7 @@ SEA = made("# X\n\nalpha beta\n\ngamma delta", "Sea", "s")
         pytest.param([1.0] * 8, 0, (), id="no budget"),
     ],
 )
-def test_what_is_chosen(scores: list[float], budget: int, chosen: tuple[int, ...]) -> None:
+def test_what_is_chosen(scores, budget, chosen):
     kept = select_nodes([TOWER], [scores], budget, words)
     assert kept == [list(chosen)]
     assert words(render_selection([TOWER], kept)) <= max(0, budget)
@@ -225,12 +225,12 @@ def everything(*articles: Article) -> Selection:
         pytest.param("one two", " ", "one two", id="no title"),
     ],
 )
-def test_headings_are_written(text: str, title: str, written: str) -> None:
+def test_headings_are_written(text, title, written):
     each = made(text, title)
     assert render_selection([each], everything(each)) == written
 
 
-def test_headings_that_a_model_made_up_part_passages_and_are_not_written() -> None:
+def test_headings_that_a_model_made_up_part_passages_and_are_not_written():
     text = "one two\n\nthree four"
     builder = TreeBuilder("d")
     builder.add(Kind.ROOT, (0, len(text)), None)
@@ -331,7 +331,7 @@ def reference(
 
 @settings(max_examples=200)
 @given(case=cases())
-def test_the_choice_is_the_reference_algorithms(case: _Case) -> None:
+def test_the_choice_is_the_reference_algorithms(case):
     articles, scores, tokens, budget = case
     measure = tokens.__getitem__
     kept = select_nodes(articles, scores, budget, measure)

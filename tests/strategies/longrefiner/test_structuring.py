@@ -120,12 +120,12 @@ def drawn(made: Article) -> list[str]:
         pytest.param("# Lighthouse\n\n## A", [], id="headings alone"),
     ],
 )
-def test_articles(text: str, lines: list[str]) -> None:
+def test_articles(text, lines):
     assert drawn(build_article(lighthouse(text))) == lines
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_a_long_text_without_headings_is_one_section_of_six_sentences_each(flat: bool) -> None:
+def test_a_long_text_without_headings_is_one_section_of_six_sentences_each(flat):
     sentences = [f"The light of tower {n} turns all night and is seen far out." for n in range(25)]
     made = build_article(lighthouse(" ".join(sentences), flat=flat))
     sixes = [" ".join(sentences[i : i + 6]) for i in range(0, 25, 6)]
@@ -143,7 +143,7 @@ def model_tree(text: str, rows: list[tuple[str | None, str, int | None]]) -> Tre
     return builder.build(Structure(0.9, Basis.LAYOUT))
 
 
-def test_a_tree_that_a_model_made_over_text_without_headings() -> None:
+def test_a_tree_that_a_model_made_over_text_without_headings():
     text = "lead. gap one. first. gap two. second. third. gap three."
     rows = [
         ("abstract", "lead.", 0),
@@ -179,7 +179,7 @@ BLOCK = st.one_of(
 
 @settings(max_examples=150)
 @given(blocks=st.lists(BLOCK, max_size=14), flat=st.booleans())
-def test_an_article_is_a_tree_that_leaves_out_no_text(blocks: list[str], flat: bool) -> None:
+def test_an_article_is_a_tree_that_leaves_out_no_text(blocks, flat):
     found = lighthouse("\n\n".join(blocks), flat=flat)
     made = build_article(found, least_words=10, most_words=30)
     leaves = [made.nodes[leaf] for leaf in made.leaves]
@@ -222,7 +222,7 @@ WORDS = st.text("abc \n.", max_size=400)
 
 
 @given(st.lists(WORDS, max_size=8), st.integers(1, 60))
-def test_parts_leave_nothing_out_and_come_in_order(paragraphs: list[str], most_tokens: int) -> None:
+def test_parts_leave_nothing_out_and_come_in_order(paragraphs, most_tokens):
     document = make("\n\n".join(paragraphs))
     spans = list(split_parts(document, most_tokens))
     assert all(a.end <= b.start for a, b in pairwise(spans))
