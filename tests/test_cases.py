@@ -1,7 +1,5 @@
 """The cases of `tests/cases` that need no model and no server; `make cases` tries all."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the documents name is there: links, commands, options, and figures of result files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Tables with a small reader, which is asked for one column at a time."""
 
-from __future__ import annotations
-
 from colligate import Engine
 from colligate.models import Capability, LabelOdds
 from colligate.testing import ScriptedModel

@@ -1,7 +1,5 @@
 """Answers and progress as text for other programs: nothing that a document wrote is active."""
 
-from __future__ import annotations
-
 import errno
 import io
 from collections.abc import Iterator

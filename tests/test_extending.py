@@ -1,7 +1,5 @@
 """The code of docs/extending.md, installed as another package would install it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

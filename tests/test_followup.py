@@ -1,7 +1,5 @@
 """Questions that point back to earlier ones: what is asked, searched, shown and answered."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

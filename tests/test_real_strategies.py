@@ -1,7 +1,5 @@
 """The three strategies with a real model of 135 million parameters: what holds whatever it says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Names and options from the environment and one file."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

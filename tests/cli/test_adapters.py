@@ -3,8 +3,6 @@
 The server is one as vLLM is: an adapter is another model of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

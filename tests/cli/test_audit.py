@@ -1,7 +1,5 @@
 """`colligate ask --proof` and `colligate audit`: are the cited words in the documents?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands on a library that a running `colligate serve` answers from: both work at once."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

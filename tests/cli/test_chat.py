@@ -1,7 +1,5 @@
 """`colligate chat`: questions one after another."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`--pdf docling`: the commands that have it, and what names it elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`colligate ask --schema`: an answer in the shape of a JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

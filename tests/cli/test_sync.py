@@ -1,7 +1,5 @@
 """`colligate sync`, and web addresses on the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

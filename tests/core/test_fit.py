@@ -1,7 +1,5 @@
 """Exactly as many items are kept as a window or a budget holds, and what is left out is said."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """A strategy's parameters as a person writes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

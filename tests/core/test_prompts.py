@@ -1,7 +1,5 @@
 """Document text in a prompt is data: it ends no tag and begins no turn, however it is spelt."""
 
-from __future__ import annotations
-
 import re
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """What a run's scoring calls check, cost, show and warn of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

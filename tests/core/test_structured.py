@@ -1,7 +1,5 @@
 """Objects that a run asks a model for: in a bounded number of calls, each reply counted once."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel, Field
 

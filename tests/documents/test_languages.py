@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from colligate.documents.languages import detect_language

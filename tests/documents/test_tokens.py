@@ -1,7 +1,5 @@
 """The estimate of tokens where no tokenizer can be asked."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """A strategy as a solver of Inspect, run by Inspect's own `eval`."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A library as a retriever of LangChain and of LlamaIndex."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path

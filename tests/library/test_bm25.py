@@ -1,7 +1,5 @@
 """Text in any script is found by its words, whatever the language of the query."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.library import SearchMode

@@ -1,7 +1,5 @@
 """Several tasks at once, and tasks that are cancelled: nothing breaks and nothing stays behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """With the real embedders: meaning is found where no word is shared."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.errors import WeightsUnavailable

@@ -1,7 +1,5 @@
 """What holds whatever a library keeps its documents in: sqlite, lance, or lance in a bucket."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

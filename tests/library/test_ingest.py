@@ -1,7 +1,5 @@
 """What is read, what is left alone, and what a bad file costs."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """After a process is killed at any point, the library finishes its work without a difference."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Removal leaves no byte of a document's text in any file."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """The promises of `Sources`, kept by a library, a view of it, and documents in memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

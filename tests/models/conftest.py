@@ -1,7 +1,5 @@
 """A model behind the loopback server; small models of transformers, real and random."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing

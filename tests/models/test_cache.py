@@ -1,7 +1,5 @@
 """Answers are paid for once, leave no trace when removed, and a bad cache harms nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import subprocess

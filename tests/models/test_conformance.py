@@ -1,7 +1,5 @@
 """Every backend, embedder and reranker passes its suite."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

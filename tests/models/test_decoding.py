@@ -1,7 +1,5 @@
 """One answer: tokens by logits, seed and grammar; text as soon as it is certain; ends; errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedders in this process, with their real weights."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`gguf:ORG/REPO[:FILE]`: what the hub says of a file at first is pinned, and holds."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import closing
 from dataclasses import replace

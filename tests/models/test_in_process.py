@@ -1,7 +1,5 @@
 """Models in this process keep the same promises, whichever runtime computes them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """Odds of labels from the likeliest first tokens that a server returns."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Likelihoods and whole labels from a server: exact where it gives them, else said to be absent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run cost, and what is said when it cannot be known."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A model name says which backend; a wrong one says what was probably meant."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterator

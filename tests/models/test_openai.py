@@ -1,7 +1,5 @@
 """Chat and embeddings over HTTP: each server refuses something else, and any may break."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Nothing hangs, retries are bounded, and a fault leaves no slot taken.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

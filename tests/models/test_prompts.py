@@ -1,7 +1,5 @@
 """Messages reach the model as its template says, and nothing in them becomes a control token."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path

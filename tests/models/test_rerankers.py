@@ -1,7 +1,5 @@
 """Rerankers give one score a text, in the order of the texts."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that only /responses serves: they are asked there, and it is all the same to a user."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Weights come from the hub, else from the mirror; what is trusted is their digest."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """From statements with quotes to verified places: what is cited, marked and dropped."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Answers in the shape of a Pydantic model, from Python."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from typing import Literal

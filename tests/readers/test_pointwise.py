@@ -1,7 +1,5 @@
 """The pointwise reader finds the passage that answers and reads it alone."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The quoting reader: its prompt, what fits, and a reader that does not quote what it found."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Retrievers: what a name stands for, and what a method's search finds by them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler

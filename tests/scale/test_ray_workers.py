@@ -1,7 +1,5 @@
 """Files are read and passages embedded on a real Ray cluster of one machine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -4,8 +4,6 @@ Two servers get the same requests with the same tokens. One of them has what the
 the other has never had it: no reply may tell which one it comes from.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

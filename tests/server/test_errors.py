@@ -1,7 +1,5 @@
 """Every error is an RFC 9457 problem, with the security headers, and counted by its status."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from colligate.server.runs import RecordedRun

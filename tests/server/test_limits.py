@@ -1,7 +1,5 @@
 """The limits of the server, how it refuses more, and 64 clients at once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The picture of a PDF's page, and where on it a range of the document's text is."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

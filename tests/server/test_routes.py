@@ -1,7 +1,5 @@
 """Libraries, documents, questions and runs over HTTP."""
 
-from __future__ import annotations
-
 import json
 import re
 

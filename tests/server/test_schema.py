@@ -1,7 +1,5 @@
 """The OpenAPI document against the server: whatever it allows, no answer is a 5xx."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables over HTTP: estimated, filled, followed, corrected, downloaded, gone with a document."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

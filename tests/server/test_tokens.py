@@ -1,7 +1,5 @@
 """Named tokens: each allows what it was made for, until it is revoked."""
 
-from __future__ import annotations
-
 import json
 import logging
 import stat

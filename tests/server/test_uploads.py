@@ -1,7 +1,5 @@
 """Files that arrive over HTTP, hostile ones included."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import random

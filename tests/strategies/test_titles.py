@@ -1,7 +1,5 @@
 """The title of a document in the prompts of the methods: with what its file's name adds."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

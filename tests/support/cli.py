@@ -1,7 +1,5 @@
 """The real command in a process of its own, and what it is asked about."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

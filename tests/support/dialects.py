@@ -1,7 +1,5 @@
 """How providers speak OpenAI's protocol: what they refuse, ignore and add, in their own words."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Documents for tests: made of Markdown, or read from a file that is written first."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """GGUF files with float32 weights, so that llama.cpp and transformers read the same numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

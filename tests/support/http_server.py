@@ -1,7 +1,5 @@
 """colligate's server under test: in this process, behind a socket, or in a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

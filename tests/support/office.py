@@ -1,7 +1,5 @@
 """Office files made by hand, member by member."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Runs of strategies over small documents, with a scripted reader."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback interface that speaks OpenAI's protocol."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Files that cannot be read: each gets one line that says what, why and a hint."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct

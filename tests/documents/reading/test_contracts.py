@@ -1,7 +1,5 @@
 """Word, PDF, Markdown and HTML as people have them: each known value is read, on its page."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ writes what docling's own types wrote (`support/docling_report.py`), or fails as
 last test runs the program where it is installed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

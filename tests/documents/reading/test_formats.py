@@ -1,7 +1,5 @@
 """Formats of other packages: a reader that an entry point registers for a file suffix."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Web pages: what belongs to their text, their tables, lists and notes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is attached to a message: other messages are in its text, files are documents."""
 
-from __future__ import annotations
-
 import base64
 from email.message import EmailMessage
 from pathlib import Path

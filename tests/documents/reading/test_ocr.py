@@ -1,7 +1,5 @@
 """OCR: scanned PDFs and pictures, off by default."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("PIL", reason="the extra `ocr` is not installed")

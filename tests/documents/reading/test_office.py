@@ -1,7 +1,5 @@
 """Office files, e-books and web pages, made here by hand: their headings, lists and tables."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

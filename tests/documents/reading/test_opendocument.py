@@ -1,7 +1,5 @@
 """Texts in OpenDocument: numbers, notes, comments, merged cells and what is struck out."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.documents import write_and_read

@@ -1,7 +1,5 @@
 """Reading what has its structure in its own markup: Org, AsciiDoc, reST, LaTeX, XML."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.documents import Kind

@@ -1,7 +1,5 @@
 """Reading PDFs: the pages, the text, the headings and what bad files get."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reading Markdown, text, wikitext, records and e-mail; sniffing, decoding and identity."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

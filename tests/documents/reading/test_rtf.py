@@ -1,7 +1,5 @@
 """RTF, as Word and other programs write it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sheets of any format: titles, heads, tables beside each other, notes, and what is hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Subtitles: sentences are whole, and each paragraph begins with its time."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.documents import Kind

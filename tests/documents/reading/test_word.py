@@ -1,7 +1,5 @@
 """What stands beside the text of a Word document: numbers, notes, boxes, comments, changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.documents import outline, write_and_read

@@ -1,7 +1,5 @@
 """Generation: a batch gives what each request alone would; text, ends, failures."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable

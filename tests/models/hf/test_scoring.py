@@ -1,7 +1,5 @@
 """Likelihoods computed together are those of full passes, one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event

@@ -3,8 +3,6 @@
 Two ways to compute the same logits differ by rounding, so these models compute in full precision.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The libraries of llama.cpp: the folder that is named, else the archive for the platform."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

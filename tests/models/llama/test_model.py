@@ -1,7 +1,5 @@
 """llama.cpp in process: giving up, forking, damaged files and libraries."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

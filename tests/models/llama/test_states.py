@@ -3,8 +3,6 @@
 What they share with others changes no answer, and a hybrid one reads hardly more than a plain one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

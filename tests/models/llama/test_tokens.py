@@ -4,8 +4,6 @@ SentencePiece, the older kind with turns spelt in ordinary letters, is that of a
 here with random weights: what counts is its vocabulary and template.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

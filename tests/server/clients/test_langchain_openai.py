@@ -1,7 +1,5 @@
 """LangChain's own OpenAI model over the OpenAI-compatible endpoint."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import openai

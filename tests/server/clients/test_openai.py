@@ -1,7 +1,5 @@
 """The OpenAI-compatible endpoint through OpenAI's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`auto` reads once where that is enough, and asks the strategy of the kind where it is not."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """DuQUAD's Algorithm 1 with scripted models, its ablations, and what happens if a step fails."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The signals of DuQUAD: their equations, and how they are asked of a run's models."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """One question to each document: what follows from the answers, and what of it code computes."""
 
-from __future__ import annotations
-
 import json
 import re
 
