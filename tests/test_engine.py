@@ -64,7 +64,7 @@ async def test_files_that_fail_are_named_with_each_answer(folder, engine):
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_language_that_the_embedder_does_not_know_is_noted_at_the_first_search(
+async def test_a_language_unknown_to_the_embedder_is_said_at_the_first_search(
     folder, engine, named
 ):
     text = "# Hausordnung\n\nFahrräder stehen im Hof und niemals im Flur des Hauses.\n"
@@ -209,9 +209,7 @@ class Sure:
         (0.3, "bold", 0.3),
     ],
 )
-def test_the_risk_asked_for_reaches_the_reader(
-    folder, engine, monkeypatch, probability, given, setting, risk
-):
+def test_the_risk_reaches_a_reader(folder, engine, monkeypatch, probability, given, setting, risk):
     monkeypatch.setenv("COLLIGATE_RISK", setting)
     reader = Sure(probability)
     answer = ask(QUESTION, [folder], risk=given, reader=reader, **engine)

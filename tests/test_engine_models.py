@@ -119,9 +119,6 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
     assert sent["/rerank"] == "Bearer rk-secret"
 
 
-# Needs
-
-
 def having(**roles: set[Capability]) -> dict[Role, set[Capability]]:
     return {Role(role): {CHAT, *offers} for role, offers in roles.items()}
 
@@ -229,9 +226,6 @@ async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
     needed = Needs(frozenset({LABELS}), searches=False, reads=False)
     with pytest.raises(EndpointUnreachable, match="what it offers"):
         ask("?", strategy=ReaderOnly(needed), model=model)
-
-
-# Shared models
 
 
 class Base(ScriptedModel):

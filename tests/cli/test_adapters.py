@@ -82,9 +82,7 @@ def test_the_router_alone_is_asked_under_its_adapter(ask, server):
         (["--set", "reasoner_adapter=lost"], "dualrag", 1, "has no adapter lost"),
     ],
 )
-def test_a_wrong_adapter_is_said_before_anything_is_asked(
-    ask, server, more, strategy, status, said
-):
+def test_a_wrong_adapter_is_said_before_anyone_is_asked(ask, server, more, strategy, status, said):
     done = ask(*more, strategy=strategy)
     assert done.returncode == status
     assert said in done.stderr

@@ -65,9 +65,7 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(ask, coll
         assert set(evidence) == {"document", "start", "end", "score", "reason"}
 
 
-def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
-    colligate, asked, folder
-):
+def test_the_answer_is_on_standard_output_and_all_else_on_standard_error(colligate, asked, folder):
     done = colligate(*asked(folder, "--effort", "low"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -252,9 +250,7 @@ def test_what_fails_outside_is_status_1_and_one_line(ask, colligate, openai_serv
     assert "no answer within 2 seconds" in fault(done)
 
 
-def test_no_character_stops_the_output_and_json_loses_none(
-    asked, colligate, openai_server, replying, folder
-):
+def test_any_character_is_shown_and_kept_in_json(asked, colligate, openai_server, replying, folder):
     quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
     (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
     openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")

@@ -71,9 +71,7 @@ def test_a_wrong_strategy_is_said_before_a_question_is_read(chat):
     assert "nosuch" in err
 
 
-def test_an_error_ends_one_question_and_not_the_conversation(
-    chat, colligate, chatting, openai_server, folder
-):
+def test_an_error_ends_one_question_not_the_chat(chat, colligate, chatting, openai_server, folder):
     assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     chatting.remove(str(folder))  # without a path the library is asked
     openai_server.fail(401, "the key is wrong")

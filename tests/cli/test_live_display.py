@@ -27,9 +27,7 @@ _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
-    colligate, asked, openai_server, folder
-):
+def test_the_work_is_shown_then_answer_and_citations(colligate, asked, openai_server, folder):
     status, screen = colligate.in_terminal(*asked(folder))
     assert status == 0, screen
     assert _STYLES.search(screen)

@@ -38,9 +38,7 @@ def refine(openai_server: Any) -> Callable[..., list[Any]]:
     ]  # fmt: skip
 
 
-def test_the_text_alone_is_on_standard_output_and_what_it_took_on_the_other(
-    colligate, refine, long
-):
+def test_the_text_is_on_standard_output_and_what_it_took_on_the_other(colligate, refine, long):
     done = colligate.here(*refine(long, "--budget", 200))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -110,9 +110,6 @@ def test_tables_fit_eighty_columns(colligate, openai_server):
     assert {line[:10].strip() for line in lines} <= {"ok", "missing", "optional", ""}
 
 
-# doctor
-
-
 def _doctor(colligate: Any, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
     assert "Traceback" not in done.stderr
@@ -168,9 +165,7 @@ def test_a_server_that_does_not_say_what_it_has(colligate, here):
     assert "OPENAI_MODEL" in checks["model"]["hint"]
 
 
-def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
-    colligate, openai_server, file, here
-):
+def test_doctor_says_which_file_it_found_and_if_it_is_trusted(colligate, openai_server, file, here):
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
     written = file(reader=f"openai:m@{openai_server.url}")

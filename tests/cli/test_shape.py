@@ -140,9 +140,7 @@ def test_a_schema_of_which_nothing_is_said_is_status_3(filling, folder):
         ({"properties": {f"a{n}": {} for n in range(201)}}, "more than 200 values"),
     ],
 )
-def test_a_schema_that_cannot_be_filled_is_wrong_usage(
-    filling, openai_server, tmp_path, schema, says
-):
+def test_a_schema_that_nothing_fills_is_wrong_usage(filling, openai_server, tmp_path, schema, says):
     text = schema if isinstance(schema, str) else json.dumps(schema)
     (tmp_path / "shape.json").write_text(text)
     done = filling()

@@ -195,9 +195,6 @@ async def test_a_call_that_failed_or_was_given_up_leaves_its_tokens_to_others(ma
     assert (await waiting).text == "Paris"
 
 
-# Adapters
-
-
 class Adaptable(ScriptedModel):
     """A model that takes adapters; what it says is the adapter's name."""
 
@@ -292,9 +289,7 @@ async def test_of_versions_the_newest_comes_first(make_run, question, first):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_documents(
-    make_run, fails
-):
+async def test_a_foreign_question_is_searched_and_read_in_the_documents_language(make_run, fails):
     asked = "Bis zu welcher Temperatur fressen die Karpfen im Teich?"
 
     def say(call):

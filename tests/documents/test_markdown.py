@@ -71,8 +71,8 @@ def rows_of(text: str) -> list[str]:
             ],
         ),
         (
-            "---\ntitle: x\n---\n\n# A\n\nb\n",
-            ["1 code ---\ntitle: x\n---", "1 section A", "2 paragraph b"],
+            "---\nt: x\n---\n\n# A\n\nb\n",
+            ["1 code ---\nt: x\n---", "1 section A", "2 paragraph b"],
         ),
         ("---\n\ntext\n", ["1 paragraph ---", "1 paragraph text"]),  # no front matter
         (  # the facts of a slide

@@ -40,12 +40,7 @@ SENTENCES = ["The fee is due.", "It is paid at once.", "Late payment costs inter
         (" ".join(SENTENCES), 4, 10, SENTENCES),
         (" ".join(SENTENCES[:2]), 4, 9, [" ".join(SENTENCES[:2])]),  # not too long
         (TABLE, 10, 12, [TABLE[:51], TABLE[52:96], TABLE[97:141], TABLE[142:]]),
-        (
-            "```\na = 1. Then y\nb = 2. Then y\n```",
-            5,
-            6,
-            ["```\na = 1. Then y", "b = 2. Then y", "```"],
-        ),
+        ("```\na = 1. So y\nb = 2. So y\n```", 5, 6, ["```\na = 1. So y", "b = 2. So y", "```"]),
         ("lorem " * 25, 10, 10, [("lorem " * n).strip() for n in (10, 10, 5)]),
         (
             "市议会昨天决定。在车站附近建一所新学校。",

@@ -60,9 +60,7 @@ def count_rows(library):
 
 
 @EVERYWHERE
-async def test_documents_are_added_found_changed_and_opened_again(
-    open_library, folder, write, embedder
-):
+async def test_documents_are_added_found_changed_reopened(open_library, folder, write, embedder):
     async with open_library() as library:
         await library.add(folder)
         assert await titles(library) == ["Badgers", "Herons", "Otters"]
@@ -189,9 +187,7 @@ async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_li
 
 @pytest.mark.parametrize("engine", ["lance"])
 @pytest.mark.parametrize("indexed", [1, 1_000_000])
-async def test_the_same_question_finds_the_same_passages(
-    open_library, tmp_path, write, monkeypatch, indexed
-):
+async def test_a_question_finds_the_same_again(open_library, tmp_path, write, monkeypatch, indexed):
     monkeypatch.setattr("colligate.scale.tables.INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
@@ -304,9 +300,7 @@ async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
 
 
 @SHARED
-async def test_a_snapshot_that_is_deleted_leaves_no_byte(
-    open_library, folder, place, engine, embedder
-):
+async def test_a_deleted_snapshot_leaves_no_byte(open_library, folder, place, engine, embedder):
     def read_all():
         if engine == "s3":
             return read_objects(place)
@@ -408,9 +402,7 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine, mo
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
-async def test_nothing_here_is_changed_while_a_question_tries_the_lock(
-    open_library, folder, write, monkeypatch
-):
+async def test_nothing_changes_while_a_lock_is_tried(open_library, folder, write, monkeypatch):
     async with open_library() as library:
         await library.add(folder)
         await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"), index=False)

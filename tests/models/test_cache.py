@@ -159,11 +159,7 @@ async def test_equal_calls_at_the_same_time_are_asked_once(scripted_model, cache
     await asyncio.sleep(0)
     slow.go.set()
     said = await asyncio.gather(first, second, third)
-    assert [(each.text, each.cached) for each in said] == [
-        ("one", False),
-        ("one", True),
-        ("one", True),
-    ]
+    assert [(it.text, it.cached) for it in said] == [("one", False), ("one", True), ("one", True)]
     assert pieces == ["one"]
     assert len(slow.model.calls) == 1
 
@@ -188,9 +184,7 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache):
     assert cache.get("p007")
 
 
-@pytest.mark.parametrize(
-    "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
-)
+@pytest.mark.parametrize("content", [b"no database " * 100, b"SQLite format 3\0" + b"x" * 99])
 async def test_a_damaged_file_is_begun_anew(scripted_model, cache, content):
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)

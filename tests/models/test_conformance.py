@@ -81,9 +81,7 @@ EMBEDDERS: dict[str, Callable[..., Embedder]] = {
 
 
 @pytest.fixture(params=EMBEDDERS)
-async def embedder(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
-) -> AsyncIterator[Embedder]:
+async def embedder(request, openai_server, policy) -> AsyncIterator[Embedder]:
     if request.param != "openai":
         pull(request.param)
     embedder = EMBEDDERS[request.param](openai_server.url, policy)
@@ -121,9 +119,7 @@ async def test_empty_very_long_and_odd_texts_have_vectors_too(embedder):
 
 
 @pytest.fixture(params=["minilm", "http"])
-async def reranker(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
-) -> AsyncIterator[Reranker]:
+async def reranker(request, openai_server, policy) -> AsyncIterator[Reranker]:
     reranker: Reranker
     if request.param == "minilm":
         reranker = MiniLMReranker()

@@ -55,9 +55,6 @@ def answer(
     return progress.request.outcome
 
 
-# Choosing
-
-
 def test_draws_follow_the_probabilities(tokenizer):
     chosen = np.full(len(tokenizer), -np.inf, np.float32)
     tokens = [tokenizer.convert_tokens_to_ids(letter) for letter in "abc"]
@@ -89,9 +86,7 @@ def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, te
         right = plain.written[len(drafted.written) :][: data.draw(st.integers(0, 4))]
         draft = [*right, *data.draw(st.lists(st.integers(3, len(tokenizer) - 1), max_size=2))]
         before = list(drafted.written)
-        rows = [
-            random_logits(tokenizer, [*before, *draft[:count]]) for count in range(len(draft) + 1)
-        ]
+        rows = [random_logits(tokenizer, [*before, *draft[:n]]) for n in range(len(draft) + 1)]
         for row, token in zip(rows, [*draft, None], strict=True):
             chosen = drafted.choose(row)
             drafted.add(chosen)
@@ -99,9 +94,6 @@ def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, te
                 break
     assert drafted.written == plain.written
     assert drafted.request.outcome == plain.request.outcome
-
-
-# Errors
 
 
 @pytest.mark.parametrize(
@@ -127,8 +119,6 @@ def test_logits_that_are_not_finite_are_an_error(tokenizer, value, temperature):
     with pytest.raises(ServerFailed, match="not finite"):
         answer(tokenizer, logits=lambda *_: logits, temperature=temperature)
 
-
-# Text
 
 TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size=16)
 

@@ -3,7 +3,6 @@
 import hashlib
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +34,7 @@ def path_of(file: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def hub(
-    server: HubServer, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> HubServer:
+def hub(server: HubServer, own_home, tmp_path, monkeypatch) -> HubServer:
     """The only hub: it has three models in one repository, each with bytes of its own."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "llama").symlink_to(own_home / "llama")
@@ -147,9 +144,7 @@ def test_bytes_that_the_hub_does_not_state_are_not_used(hub):
 @pytest.mark.parametrize("body", [b"{", b"[]", b"[" * 100_000, b'{"sha": "../x", "siblings": []}'])
 def test_answers_that_are_none(hub, body):
     hub.answers["Owner/Odd"] = body
-    with pytest.raises(
-        WeightsUnavailable, match=r"the hub: it(s answer about| gives no commit of)"
-    ):
+    with pytest.raises(WeightsUnavailable, match=r"the hub: it(s answer about| gives no commit)"):
         resolve_weights("Owner/Odd")
 
 

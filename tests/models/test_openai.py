@@ -285,8 +285,6 @@ async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
     assert (await ask(await model.with_adapter("rooter"), HELLO, max_tokens=5)).text
 
 
-# Embeddings
-
 TEXTS = [f"text number {number}" for number in range(70)]
 
 

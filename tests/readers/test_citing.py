@@ -130,10 +130,7 @@ async def test_a_check_drops_what_is_contradicted_and_marks_what_is_unclear(cite
     assert "Dogs" not in found.text
     assert "contradict" in found.dropped[0]
     assert [c.meaning for c in found.citations] == [Verdict.UNCLEAR, Verdict.SUPPORTED]
-    assert [claim.statement for claim in judge.asked][:2] == [
-        "Dogs pay nothing.",
-        "Cats may pay late.",
-    ]
+    assert [it.statement for it in judge.asked][:2] == ["Dogs pay nothing.", "Cats may pay late."]
 
 
 async def test_a_copy_of_its_quote_is_not_judged(cited):
@@ -183,9 +180,7 @@ async def test_a_short_answer_that_what_is_cited_contradicts_is_left_out(cited):
 
 async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
     rows = "\n".join(f"| Line {n} | {n},100 | {n},500 |" for n in range(1, 40))
-    table = make(
-        f"# Accounts\n\nIn thousands\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n"
-    )
+    table = make(f"# Fees\n\nIn thousands\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n")
     at = table.text.index("| Line 31")
     piece = table.passage(Span("d", at, table.text.index("| Line 33")))
     judge = Judge()
@@ -213,9 +208,7 @@ async def test_statements_of_an_earlier_step_are_those_with_places(make_run):
         kept = await locate_statements(
             QUESTION, [said(1, PAYS, "950 euros."), said(1, "nowhere", "Lost.")], [RENT], run
         )
-    assert [(each.sentence, each.places[0].meaning) for each in kept] == [
-        ("950 euros.", Verdict.UNCLEAR)
-    ]
+    assert [(it.sentence, it.places[0].meaning) for it in kept] == [("950 euros.", Verdict.UNCLEAR)]
     noted = [each.line() for _, each in run.trace.events]
     assert not any("950" in line for line in noted)  # nothing is said of the numbers of a note
     assert any("nowhere" in line for line in noted)
@@ -250,9 +243,7 @@ def test_a_joined_statement_may_have_its_only_quote_beside_it():
     assert [(quote.passage, quote.quote) for quote in one.quotes] == [(2, "one")]
 
 
-async def test_a_long_quote_that_several_passages_have_is_of_the_first_and_a_short_one_of_none(
-    make_run,
-):
+async def test_a_long_quote_of_several_passages_is_of_the_first_and_a_short_one_of_none(make_run):
     twins = [make(TEXT, "Lease", name) for name in ("one", "two")]
     shown = {n: d.passage(Span(d.id, RENT.span.start, RENT.span.end)) for n, d in enumerate(twins)}
     async with InMemorySources(twins) as sources:

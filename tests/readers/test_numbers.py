@@ -100,26 +100,13 @@ def test_numbers_of_the_question_are_not_missing():
 def test_a_unit_line_may_be_in_another_source():
     head, row = "REVENUES (Dollars in millions) 2023 2022", "Converse 2,427 2,346"
     assert find_missing_values("Converse had $2.35 billion in 2022.", [head, row]) == []
-    assert find_missing_values("Converse had $2.35 billion in 2022.", [row]) == [
-        "$2.35 billion",
-        "2022",
-    ]
+    assert find_missing_values("It had $2.35 billion in 2022.", [row]) == ["$2.35 billion", "2022"]
 
 
 CALCULATIONS = [
-    (
-        "$3.7 million",
-        "$1.0 million, before $4.7 million",
-        "difference",
-        "$4.7 million|$1.0 million",
-    ),
+    ("$3.7 million", "$1.0 million, was $4.7 million", "difference", "$4.7 million|$1.0 million"),
     ("1.15 million", "909 thousand and 237 thousand", "sum", "909 thousand|237 thousand"),
-    (
-        "nearly two years",
-        "June 30, 2022; due May 20, 2024",
-        "difference",
-        "June 30, 2022|May 20, 2024",
-    ),
+    ("nearly two years", "June 30, 2022; May 20, 2024", "difference", "June 30, 2022|May 20, 2024"),
     ("26 years", "1901 and 1927", "difference", "1927|1901"),
     ("13 times", "LLaMA-13B and GPT-3 (175B)", "ratio", "175B|13B"),
     ("54%", "17,500 of 32,500", "ratio", "17,500|32,500"),
@@ -182,6 +169,4 @@ def test_no_text_fails_and_each_holds_itself(text, sources, calculations, langua
 def test_a_number_is_held_where_it_rounds_to_what_is_stated(number, other):
     assert find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {number:,}."]) == []
     if not number * 0.99 - 10_000 <= other <= number * 1.01 + 10_000:
-        assert (
-            find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."]) != []
-        )
+        assert find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."])

@@ -195,9 +195,7 @@ NAMES = [
         ({"sweep the cellar; close": 0.9}, "the cellar", "the cellar"),  # no whole item
     ],
 )
-async def test_of_a_whole_item_of_a_list_all_are_given_if_they_are_likelier(
-    ask_small, odds, said, short
-):
+async def test_of_a_whole_item_of_a_list_all_are_given_if_likelier(ask_small, odds, said, short):
     text = "# Keys\n\nBefore leaving:\n\n- sweep the cellar;\n- close the valves.\n"
     odds = {**odds, "valves": 0.8}
     answer, _, _ = await ask_small("What before leaving?", odds, said, texts=[text])

@@ -96,9 +96,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def worlds(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[World, World, dict[str, str]]]:
+def worlds(tmp_path_factory) -> Iterator[tuple[World, World, dict[str, str]]]:
     """The server with what is hidden, the one without, and the tokens of both by their owners."""
     with_, without = (tmp_path_factory.mktemp(name) for name in ("with", "without"))
     given = TokenFile(with_ / "tokens.json")

@@ -26,9 +26,7 @@ TEXT = "Revenue was 6,780 million dollars. It grew by a fifth."
 async def test_prompts_show_the_full_title(ask, strategy):
     name = "netflix-2015-10k-e3b0c44298"
     filing = Document(name, "Netflix, Inc.", TEXT, markdown_tree(TEXT, name), language="en")
-    reply = json.dumps(
-        {"thought": "How fast did revenue grow?", "sentences": [1], "statements": []}
-    )
+    reply = json.dumps({"thought": "How did revenue grow?", "sentences": [1], "statements": []})
     _, _, model = await ask(strategy, "What was the revenue?", [filing], lambda _: reply)
     titles = [call.prompt.count("Netflix, Inc.") for call in model.calls]
     assert any(titles)

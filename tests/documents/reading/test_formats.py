@@ -131,9 +131,7 @@ def test_a_faulty_reader_costs_one_file(folder, suffix, kind, why):
         ("a.wiki", b"== Words ==", "mwparserfromhell", "wikitext"),
     ],
 )
-def test_a_format_of_an_extra_says_how_to_install_it(
-    tmp_path, monkeypatch, name, content, package, extra
-):
+def test_a_format_of_an_extra_names_the_extra(tmp_path, monkeypatch, name, content, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "colligate.documents.reading.wikitext", raising=False)
     (tmp_path / name).write_bytes(content)

@@ -84,10 +84,7 @@ def test_a_table_that_spans_more_than_a_page_can_show_stays_small(tmp_path):
         ('<p>Let <a epub:type="noteref" href="n.html#x">note</a>.', "Let ."),
         ('<p>See <a href="#s4">4</a> and <a href="#s5">clause 5</a>.', "See 4 and clause 5."),
         ('<h2>Fees<a href="#fees">¶</a></h2>', "## Fees"),
-        (
-            '<p>10<sup>6</sup> of <a href="https://x.org/a">them</a>',
-            "10^6 of [them](https://x.org/a)",
-        ),
+        ('<p>10<sup>6</sup> of <a href="https://x.org/a">it</a>', "10^6 of [it](https://x.org/a)"),
     ],
 )
 def test_marks_of_notes_are_not_in_sentences(tmp_path, body, shown):

@@ -69,9 +69,7 @@ def test_a_blank_or_damaged_picture_costs_one_line(tmp_path):
         ("../eng", UsageError, "Tesseract names them"),
     ],
 )
-async def test_a_language_without_data_is_reported_before_any_file_is_read(
-    tmp_path, languages, kind, said
-):
+async def test_a_language_without_data_is_said_before_any_reading(tmp_path, languages, kind, said):
     async with AsyncLibrary(tmp_path / "library", embedder=WordEmbedder(), ocr=languages) as made:
         with pytest.raises(kind, match=said):
             await made.add([tmp_path])

@@ -307,10 +307,8 @@ DOCBOOK = """<?xml version="1.0"?><book xmlns="http://docbook.org/ns/docbook"><i
 @pytest.mark.parametrize("text", [JATS, TEI, DOCBOOK], ids=["JATS", "TEI", "DocBook"])
 def test_articles_and_books_in_xml_have_their_sections(tmp_path, text):
     document = write_and_read(tmp_path / "a.xml", text)
-    titles = [title for _, title in outline(document)]
-    assert [title for title in titles if title != "Abstract"] == [
-        *("The mill at Sarn", "Rates", "Discounts")
-    ]
+    titles = [title for _, title in outline(document) if title != "Abstract"]
+    assert titles == ["The mill at Sarn", "Rates", "Discounts"]
     facts = (document.title, document.authors, document.date)
     assert facts == ("The mill at Sarn", "Ada Mercer", "2026-02-03")
     assert "It grinds rye[^1]." in document.text
@@ -349,14 +347,8 @@ def test_what_is_none_of_these_is_plain_text(tmp_path, name, text):
             )
         ),
         *(("a.tex", piece) for piece in ("\\a{", "\\[ a ", "\\begin{verbatim}\n", "\\footnote{a}")),
-        *(
-            ("a.rst", piece)
-            for piece in (".. a::\n   ", "`a <", "==== ====\na b\n", "   .. b:: c\n")
-        ),
-        *(
-            ("a.adoc", piece)
-            for piece in (":a: {a}{a}{a}\n", "|===\n|a ", "|===\n.99+|a ", "footnote:[")
-        ),
+        *(("a.rst", piece) for piece in (".. a::\n   ", "`a <", "=== ===\na b\n", "   .. b:: c\n")),
+        *(("a.adoc", piece) for piece in (":a: {a}{a}\n", "|===\n|", "|===\n.9+|a ", "footnote:[")),
         *(("a.org", piece) for piece in ("[[a][", "#+begin_src\n", "| a ")),
     ],
 )

@@ -225,8 +225,8 @@ def test_numbering_gives_levels_without_an_outline():
 
 
 def contents_pdf() -> bytes:
-    rows = [("1 Apples", 1, 100), ("1.1 Growing apples", 1, 115), ("2 Pears", 2, 130)]
-    rows += [("2.1 Growing pears", 3, 145)]
+    rows = [("1 Apples", 1, 100), ("1.1 Apple trees", 1, 115), ("2 Pears", 2, 130)]
+    rows += [("2.1 Pear trees", 3, 145)]
     dots = ". " * 40
     contents: list[Line] = [heading(70, "Contents")]
     for title, number, y in rows:
@@ -239,30 +239,23 @@ def contents_pdf() -> bytes:
         [
             [heading(300, "Fruit", 24)],
             contents,
-            printed(1, *page("1 Apples", heading(200, "1.1 Growing apples", 12))),
+            printed(1, *page("1 Apples", heading(200, "1.1 Apple trees", 12))),
             printed(2, *page("2 Pears")),
-            printed(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
+            printed(3, (72, 80, 10, "F1", "2.1 Pear trees"), *body(110)),
         ]
     )
 
 
 def test_contents_list_gives_headings_and_its_own_lines_are_none():
     document = read(contents_pdf())
-    listed = [t for t in outline(document) if t[1][0].isdigit()]
-    assert listed == [
-        (1, "1 Apples"),
-        (2, "1.1 Growing apples"),
-        (1, "2 Pears"),
-        (2, "2.1 Growing pears"),
-    ]
+    found = [t for t in outline(document) if t[1][0].isdigit()]
+    assert found == [(1, "1 Apples"), (2, "1.1 Apple trees"), (1, "2 Pears"), (2, "2.1 Pear trees")]
     assert document.tree.structure.basis is Basis.CONTENTS
-    assert page_number(document, "2.1 Growing pears") == 5
+    assert page_number(document, "2.1 Pear trees") == 5
     check_places(document)
 
 
-@pytest.mark.parametrize(
-    "top", ["Annals 7, 104{0}, Springer", "The Annals", "The Annals {0}", "- {0} -"]
-)
+@pytest.mark.parametrize("top", ["Annals 7, 104{0}, Hale", "Annals", "The Annals {0}", "- {0} -"])
 def test_running_headers_and_page_numbers_are_no_text(top):
     titles = [f"{n} Chapter about {name}" for n, name in enumerate(("ants", "bees", "cats"), 1)]
     pages = [
@@ -427,9 +420,7 @@ def test_a_table_over_pages_has_its_head_on_each(is_repeated):
     pages = [table(60, *([head] if is_repeated or not n else []), *p) for n, p in enumerate(parts)]
     found = tables_of(*pages)
     assert [part[0] for part in found] == ["| Code | Article | Price |"] * 3
-    assert [line for part in found for line in part[2:]] == [
-        f"| {' | '.join(row)} |" for row in rows
-    ]
+    assert [row for part in found for row in part[2:]] == [f"| {' | '.join(row)} |" for row in rows]
 
 
 def budget(y: float) -> list[Line]:
@@ -438,11 +429,7 @@ def budget(y: float) -> list[Line]:
     rows += [("Rope and sails", *["$ 2,000"] * 3), ("Dues", *["$ 3,100"] * 3)]
     heads = ((214, 2026), (289, 2027), (364, 2028))
     lines: list[Line] = [(x, 120, 9, "F2", f"Budget {year}") for x, year in heads]
-    return [
-        *lines,
-        heading(y + 28, "Expenditure", 10),
-        *table(y, *rows, columns=(72, 235, 310, 385)),
-    ]
+    return [*lines, heading(y + 28, "Expenses", 10), *table(y, *rows, columns=(72, 235, 310, 385))]
 
 
 BUDGET = ["|  | Budget 2026 | Budget 2027 | Budget 2028 |", "|---|---|---|---|"]
@@ -497,11 +484,7 @@ TICKED = "/Subtype /Widget /FT /Btn /T (t{0}) /AS /{1} /V /{1} /F 4 /AP << /N <<
 
 def test_what_is_filled_in_and_ticked_in_a_form_is_read():
     lines: list[Line] = [(72, 100, 11, "F1", "Guests:"), (72, 130, 11, "F1", "Lunch wanted:")]
-    lines += [
-        (200, 130, 11, "F1", "yes"),
-        (260, 130, 11, "F1", "no"),
-        (72, 200, 11, "F1", "Extras"),
-    ]
+    lines += [(200, 130, 11, "F1", "yes"), (260, 130, 11, "F1", "no"), (72, 200, 11, "F1", "Extra")]
     fields = [
         "/Subtype /Widget /FT /Tx /T (guests) /V (84) /F 4 /Rect [150 688 250 702]",
         TICKED.format(1, "Off") + " /Rect [186 660 196 670]",
@@ -516,12 +499,10 @@ def test_what_is_filled_in_and_ticked_in_a_form_is_read():
 
 
 def test_a_ticked_box_of_a_turned_page_stands_with_its_label():
-    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch wanted:) Tj ET"
+    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch asked:) Tj ET"
     box = TICKED.format(1, "Yes") + " /Rect [91 150 101 160]"
     data = make_pdf([[]], drawn=drawn, annotations=[box])
-    assert (
-        "Lunch wanted: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
-    )
+    assert "Lunch asked: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
 
 
 def test_comments_are_read_and_attachments_are_named():

@@ -72,16 +72,12 @@ PAGE_OF_2021 = """<html><head><meta property="article:published_time" content="2
         ("a.html", PAGE_OF_2021, "2021-06-01", "Ada Mercer; Bo Lee"),
     ],
 )  # fmt: skip
-def test_date_and_authors_are_those_that_a_file_or_its_title_page_states(
-    tmp_path, name, text, date, authors
-):
+def test_date_and_authors_are_as_a_file_or_its_title_page_says(tmp_path, name, text, date, authors):
     document = write_and_read(tmp_path / name, text)
     assert (document.date, document.authors) == (date, authors)
 
 
-YAML = (
-    "---\n# ours\n\ntitle: >-\n  The bakers\n  of Mill Lane\nauthors:\n  - Ada Mercer\n  - Bo Lee\n"
-)
+YAML = "---\n# a\n\ntitle: >-\n  The bakers\n  of Mill Lane\nauthors:\n  - Ada Mercer\n  - Bo Lee\n"
 YAML += "date: 2024-03-12\ntags: [bread, 'rye']\nnested: {a: b}\n---\n"
 TOML = '+++\ntitle = "The bakers of Mill Lane"\nauthors = ["Ada Mercer", "Bo Lee"]\n'
 TOML += 'date = 2024-03-12T08:00:00Z\ntags = ["bread", "rye"]\n\n# [a.b]\n[c]\nd = 1\n+++\n'
@@ -230,15 +226,9 @@ def test_what_is_in_doubt_is_no_heading(tmp_path, text):
 
 
 def test_nested_list_items_of_plain_text(tmp_path):
-    document = write_and_read(
-        tmp_path / "a.txt", "We need:\n\n- one\n  still one\n  - deeper\n- two\n\nEnd.\n"
-    )
+    document = write_and_read(tmp_path / "a.txt", "A:\n\n- one\n  still\n  - deep\n- two\n\nEnd.\n")
     items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
-    assert [document.slice(item.span) for item in items] == [
-        "- one\n  still one\n  - deeper",
-        "- deeper",
-        "- two",
-    ]
+    assert texts_of(document, Kind.LIST_ITEM) == ["- one\n  still\n  - deep", "- deep", "- two"]
     assert items[1].parent == items[0].id
 
 
@@ -265,9 +255,7 @@ def test_comments_and_settings_of_any_file_are_no_headings(tmp_path, text):
 def test_every_clause_of_a_contract_is_a_section_by_its_number(tmp_path):
     words = ["Term. It runs for a year", "Law. That of Hale", "the keys stay", "Keys. Two of them"]
     clauses = [f"{n}.{at} {said}." for n in (1, 2) for at, said in enumerate(words, 1)]
-    text = (
-        "CONTRACT\n\n1. FIRST\n\n" + "\n\n".join([*clauses[:4], "2. SECOND", *clauses[4:]]) + "\n"
-    )
+    text = "DEED\n\n1. FIRST\n\n" + "\n\n".join([*clauses[:4], "2. SECOND", *clauses[4:]]) + "\n"
     titles = [title for _, title in outline(write_and_read(tmp_path / "a.txt", text))]
     assert [title.split()[0] for title in titles[1:]] == [
         *("1.", "1.1", "1.2", "1.3", "1.4", "2.", "2.1", "2.2", "2.3", "2.4")
@@ -285,18 +273,13 @@ def test_a_paper_in_plain_text_has_sections_by_bare_numbers(tmp_path):
 
 
 def test_json_is_read_as_its_values_by_name(tmp_path):
-    chat = {
-        "title": "Garden",
-        "messages": [{"from": "Ida", "text": "# When\ndo we\u00a0plant? \U0001f34b"}],
-    }
-    chat["messages"] += [
-        {"from": "Bo", "text": "On 4 April.", "at": {"day": 4}, "tags": ["a", "b"]}
-    ]
+    chat = {"title": "Beds", "said": [{"from": "Al", "text": "# When\ndo we\u00a0sow? \U0001f34b"}]}
+    chat["said"] += [{"from": "Bo", "text": "On 4 April.", "at": {"day": 4}, "tags": ["a", "b"]}]
     document = write_and_read(tmp_path / "a.json", json.dumps(chat))
-    assert (document.title, outline(document)) == ("Garden", [(2, "messages")])
+    assert (document.title, outline(document)) == ("Beds", [(2, "said")])
     assert texts_of(document, Kind.PARAGRAPH) == [
-        "title: Garden",
-        "from: Ida\ntext: # When do we plant? \U0001f34b",
+        "title: Beds",
+        "from: Al\ntext: # When do we sow? \U0001f34b",
         "from: Bo\ntext: On 4 April.\nat.day: 4\ntags: a, b",
     ]
     for text in ('{"a": // c\n', '"just"\n', "[" * 100_000):
@@ -357,10 +340,7 @@ LINK = {"type": "link", "text": "map", "href": "https://a.example"}
             "text: Off on 6 May, see map (https://a.example)",
         ),
         (
-            {
-                "text": "*B*&amp;<@U2>",
-                "blocks": [{"type": "x", "of": [{"text": "B"}, {"u": "U2"}]}],
-            },
+            {"text": "*B*&amp;<@U2>", "block": [{"type": "x", "of": [{"text": "B"}, {"u": "U2"}]}]},
             "text: *B*&amp;<@U2>",
         ),
         (
@@ -508,27 +488,19 @@ LETTER = word(("Normal", "Larch 17"))
         ("a.txt", "Tree\tCount\tPlot\n" + "Larch\t17\tWest\n" * 900, "tsv"),
         ("a.xlsx", LETTER, "docx"),
         ("a.odt", LETTER, "docx"),
-        (
-            "a.txt",
-            "1\n00:00:01,000 --> 00:00:02,000\nLarch\n\n2\n00:00:02,000 --> 00:00:03,000\n17",
-            "vtt",
-        ),
+        ("a.txt", "1\n00:00:01,000 --> 00:00:02,000\nLarch\n17", "vtt"),
     ],
 )
-def test_a_file_is_read_by_its_content_with_a_warning_if_its_name_says_otherwise(
-    tmp_path, name, content, kind
-):
+def test_a_file_is_read_by_content_with_a_warning_if_its_name_lies(tmp_path, name, content, kind):
     document = write_and_read(tmp_path / name, content)
     assert re.search(r"Larch\W.*17", document.text)
     assert re.search(rf"name says \.\w+, its content is \.?{kind}\b", document.warnings[0])
 
 
 def test_the_codes_of_a_terminal_and_letters_struck_over_are_no_text(tmp_path):
-    text = "\x1b[1;31mERROR\x1b[0m \x1b]8;;https://a.example\x1b\\run 9\x1b]8;;\x1b\\\n"
+    text = "\x1b[1;31mERROR\x1b[0m \x1b]8;;https://a.example\x1b\\at 9\x1b]8;;\x1b\\\n"
     text += "The d\bde\bef\bfault of _\bn is 4\n\b."
-    assert (
-        write_and_read(tmp_path / "a.log", text).text == "ERROR run 9\nThe default of n is 4\n\b."
-    )
+    assert write_and_read(tmp_path / "a.log", text).text == "ERROR at 9\nThe default of n is 4\n\b."
 
 
 def test_line_ends_that_were_converted_twice_are_one_each(tmp_path):
@@ -686,9 +658,7 @@ HEAD += "Date: Mon, 01 Jan 2024 10:00:00 +0000"
         ),
     ],
 )
-def test_an_email_has_its_subject_as_title_and_its_paragraphs(
-    tmp_path, subtype, body, headings, text
-):
+def test_an_email_has_its_subject_as_title_and_paragraphs(tmp_path, subtype, body, headings, text):
     document = write_and_read(tmp_path / "m.eml", MAIL.format(subtype=subtype, body=body))
     assert (document.title, document.text) == ("Budget for café", text)
     assert document.metadata["from"] == "Ann <ann@example.org>"
@@ -715,9 +685,7 @@ def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path):
 )
 def test_the_text_of_an_email_goes_on_after_an_attachment(tmp_path, first, second):
     mail = MAIL.format(subtype=first, body="See the plan:")
-    mail = mail.replace(
-        "--B--", f"--B\r\nContent-Type: text/{second}\r\n\r\nIt costs 900.\r\n--B--"
-    )
+    mail = mail.replace("--B--", f"--B\r\nContent-Type: text/{second}\r\n\r\nIt costs 90.\r\n--B--")
     document = write_and_read(tmp_path / "m.eml", mail)
-    assert texts_of(document, Kind.PARAGRAPH)[-2:] == ["See the plan:", "It costs 900."]
+    assert texts_of(document, Kind.PARAGRAPH)[-2:] == ["See the plan:", "It costs 90."]
     assert document.metadata["attachments"] == "plan.pdf"

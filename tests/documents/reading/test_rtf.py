@@ -23,10 +23,7 @@ def read(tmp_path: Path, body: str) -> str:
     ("body", "shown"),
     [
         (r"{\s1 Rules\par}\pard One\line two.\par Three", "# Rules\n\nOne\ntwo.\n\nThree"),
-        (
-            r"It is {\strike 30}{\strike  or 31} 45.\par {\strike\strike0 a}",
-            "It is ~~30 or 31~~ 45.\n\na",
-        ),
+        (r"{\strike 30}{\strike  or 31} 45.\par {\strike\strike0 a}", "~~30 or 31~~ 45.\n\na"),
         (r"It is {\deleted\revauthdel1 30}{\revised 45}.", "It is 45."),
         (r"caf\'e9 \u8364?\emdash\lquote x\rquote\~\{\\\}", "café €—‘x’ {\\\\}"),
         (r"\uc2\u8364\'80\'80\uc0\u233 x\u-10179\u-8704", "€éx😀"),

@@ -181,9 +181,7 @@ def table(head: str, *rows: str) -> str:
 def test_the_head_of_a_table_is_the_row_that_names_its_columns(tmp_path, kind, rows, text, places):
     make = {"xlsx": as_xlsx, "ods": as_ods, "csv": as_csv}[kind]
     if kind == "csv":  # else a title has no separator
-        rows = [
-            [*cells, *[""] * (len(rows[-1]) - len(cells))] if any(cells) else [] for cells in rows
-        ]
+        rows = [[*row, *[""] * (len(rows[-1]) - len(row))] if any(row) else [] for row in rows]
     document = write_and_read(tmp_path / f"a.{kind}", make(rows))
     shown = document.text.removeprefix("## S\n\n").rstrip("\n")
     lines = (line.rstrip("| ") for line in shown.split("\n"))
@@ -222,9 +220,7 @@ MERGED = "".join(
 
 
 def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path):
-    cells = "".join(
-        f'<mergeCell ref="{each}"/>' for each in ("A1:C1", "A2:A3", "B2:C2", "A4:A5", "B6:C6")
-    )
+    cells = "".join(f'<mergeCell ref="{at}"/>' for at in "A1:C1 A2:A3 B2:C2 A4:A5 B6:C6".split())
     content = xlsx(MERGED, after=f"<mergeCells>{cells}</mergeCells>")
     assert write_and_read(tmp_path / "a.xlsx", content).text == (
         "## S\n\nFees of the quay\n\n"

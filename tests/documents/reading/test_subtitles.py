@@ -88,9 +88,7 @@ STYLE
         ),
     ],
 )
-def test_sentences_of_subtitles_are_whole_and_paragraphs_say_when(
-    tmp_path, name, content, paragraphs
-):
+def test_sentences_of_subtitles_are_whole_and_paragraphs_timed(tmp_path, name, content, paragraphs):
     document = write_and_read(tmp_path / name, content)
     assert texts_of(document, Kind.PARAGRAPH) == paragraphs
     assert document.title == "a"

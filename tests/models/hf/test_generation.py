@@ -58,10 +58,7 @@ def expected(model: TinyModel, ids: list[int], count: int) -> str:
 def test_together_is_as_alone(tiny_folder, architecture):
     # With weights of their own for the logits: random models otherwise repeat what they read.
     tiny = TinyModel(tiny_folder(architecture, tie_word_embeddings=False), mute=True)
-    requests = [
-        GenerationRequest(ids, count)
-        for ids, count in zip(PROMPTS, [30, 12, 25, 3, 18], strict=True)
-    ]
+    requests = [*map(GenerationRequest, PROMPTS, [30, 12, 25, 3, 18])]
     # Two begin together; each of the others joins while those before it are in progress.
     generator, waiting = start(tiny, *requests[:2]), requests[2:]
 
@@ -85,9 +82,6 @@ def test_at_most_so_many_are_computed_together(tiny):
     assert texts == [expected(tiny, ids, 12) for ids in PROMPTS]
     assert max(sizes) == 3
     assert sizes.count(3) > 8
-
-
-# Ends
 
 
 def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
@@ -128,17 +122,11 @@ def test_an_end_token_ends_the_answer(tiny, configured, end):
     assert (made.finish_reason, made.output_tokens) == ("stop", 3)
 
 
-# Text
-
-
 def test_control_tokens_are_no_text(tiny):
     begin = tiny.tokenizer.convert_tokens_to_ids("<|im_start|>")
     with tiny.changing_logits(lambda logits: logits[..., begin].fill_(1e9)):
         made = answer(tiny, PROMPTS[0], 3)
     assert (made.text, made.output_tokens) == ("", 3)
-
-
-# Failures
 
 
 def raise_lookup(_piece: str) -> None:

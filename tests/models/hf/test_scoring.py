@@ -177,7 +177,5 @@ def test_it_never_holds_more_than_its_limit(kept, limit):
     cache = PrefixCache(limit)
     for ids in kept:
         cache.store(ids, layers_of(ids))
-        assert sum(cache.find_longest(i)[1] == len(i) for i in [ids]) == (
-            len(ids) * BYTES_PER_TOKEN <= limit
-        )
+        assert (cache.find_longest(ids)[1] == len(ids)) == (len(ids) * BYTES_PER_TOKEN <= limit)
         assert cache.currsize <= limit

@@ -80,9 +80,7 @@ def pin(content: bytes, **where: str) -> Archive:
 
 
 @pytest.fixture
-def machine(
-    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Archive]:
+def machine(server: HubServer, tmp_path, monkeypatch) -> dict[str, Archive]:
     """Linux on x64 with GLIBC 2.36; the builds it may get, which tests may change."""
     builds = {"linux-x64": pin(NPM, path=NPM_PATH.lstrip("/"), glibc="2.34")}
     monkeypatch.setattr(libraries, "BUILDS", builds)
@@ -192,8 +190,6 @@ def test_an_archive_of_no_use_is_one_error(server, machine, content, why):
     assert not list((home() / "llama").glob("*.partial"))
 
 
-# Killed processes, damaged files
-
 CHILD = """
 import json, os, sys
 from unittest import mock
@@ -275,9 +271,6 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
         find_libraries()
 
 
-# Machines that no build fits
-
-
 @pytest.mark.parametrize(
     ("system", "processor", "libc", "why"),
     [
@@ -288,9 +281,7 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
         ("Darwin", "arm64", ("", ""), "there is none for mac-arm64"),
     ],
 )
-def test_where_nothing_fits_the_hint_names_the_ways_out(
-    machine, monkeypatch, system, processor, libc, why
-):
+def test_where_none_fits_the_hint_has_ways_out(machine, monkeypatch, system, processor, libc, why):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
     monkeypatch.setattr("platform.libc_ver", lambda: libc)
@@ -299,9 +290,6 @@ def test_where_nothing_fits_the_hint_names_the_ways_out(
     for way in ("COLLIGATE_LLAMA", "hf:", "openai:"):
         assert way in str(caught.value)
     assert why.replace("\\", "") in library_entry().purpose
-
-
-# The real ones
 
 
 @pytest.mark.model

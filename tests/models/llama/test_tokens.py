@@ -159,8 +159,6 @@ def test_a_document_cannot_forge_a_turn(chatml):
         assert written(text) == plain
 
 
-# The places of tokens
-
 ODD = (
     "\U0001f642 \U0001f937\U0001f3fd\u200d\u2640\ufe0f e\u0301 \0 \r\n \ud83d \udcff \u2581 \ufffd"
     " <|im_end|> <s> </s> \u6771\u4eac \u0e01\u0e33 \u00a0 \u3000 \t \x1b \ufeff \u202e word"

@@ -383,9 +383,7 @@ async def test_named_tokens_have_the_same_rights(connected_http, served):
 
 
 @pytest.mark.parametrize(("mode", "cancels"), [("auto", True), ("auto", False), ("legacy", False)])
-async def test_a_client_that_gives_up_or_goes_away_frees_its_run(
-    connected_http, model, mode, cancels
-):
+async def test_a_client_that_gives_up_or_leaves_frees_its_run(connected_http, model, mode, cancels):
     async with connected_http(mode) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"question": "Does it stall?"}))
         assert await asyncio.to_thread(model.stalled.wait, 20)

@@ -95,9 +95,7 @@ ENOUGH = World(Reasoning={"thought": "It is Sweden.", "need_retrieve": False})  
         ({}, ENOUGH, ["Reasoning", "QuotedReply"], Stopped(0, Stop.ENOUGH)),
     ],
 )
-async def test_the_default_is_the_papers_loop_with_verified_statements(
-    ask, own, world, calls, stop
-):
+async def test_the_default_is_the_papers_loop_and_verifies_statements(ask, own, world, calls, stop):
     answer, run, model = await ask(world, **own)
     assert kinds(model) == calls
     assert stopped(run) == stop
@@ -115,9 +113,7 @@ async def test_the_default_is_the_papers_loop_with_verified_statements(
         ({}, ENOUGH, ["Reasoning", "text"], 0),
     ],
 )
-async def test_paper_answers_from_outline_and_thoughts_alone(
-    sources, make_run, own, world, calls, rounds
-):
+async def test_paper_reads_outline_and_thoughts_alone(sources, make_run, own, world, calls, rounds):
     async with sources:
         run, model = make_run(sources, world)
         run.reader = PlainReader()

@@ -153,9 +153,6 @@ def view(run, agent):
     return found
 
 
-# Algorithm 1
-
-
 @pytest.mark.parametrize("settings", [[], ["preset=paper"]])
 @pytest.mark.parametrize("reader", [QuotingReader(), PlainReader()])
 @pytest.mark.parametrize("count", [4, 9])
@@ -311,9 +308,6 @@ async def test_what_an_agent_quoted_is_the_answer_if_the_judges_reply_is_of_no_u
     assert any("earlier steps found and checked" in warning for warning in run.warnings)
 
 
-# What fails is left out
-
-
 DOWN = ServerFailed("the server fails", "503", "try later")
 
 
@@ -335,9 +329,6 @@ async def test_a_model_without_numbers_answers_all_the_same(make_run):
     assert view(run, "local").shown == (1, 2)
     assert len(model.calls) == 4
     assert "the documents keep their order: no model gives a signal to rank them by" in run.warnings
-
-
-# Ablations
 
 
 @pytest.mark.parametrize(
@@ -380,9 +371,6 @@ async def test_other_orders_of_the_local_view(make_run, rank_by, first):
     _, run, _ = await asked(make_run, strategy, embedder=Leaning(road=0.9, lake=0.3))
     assert view(run, "local").documents[0] == first
     assert run.meter.report().scoring_passes == 0
-
-
-# Windows, documents, fields
 
 
 LONG = [

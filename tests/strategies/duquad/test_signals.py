@@ -53,8 +53,6 @@ def test_the_structural_fusion_score_by_hand():
     assert scores == pytest.approx([first, 2.0 - first])
 
 
-# Of a run
-
 QUESTION = "How long is the notice?"
 
 
@@ -115,9 +113,7 @@ async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
 LONG = "The mill is old and grey. " * 60
 
 
-async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_the_others(
-    scored, passages
-):
+async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_others(scored, passages):
     read = []
 
     def likely(prefix, continuation):

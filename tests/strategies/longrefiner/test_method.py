@@ -95,9 +95,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
     assert "Machines" not in kept[0.0]
 
 
-# Query analysis
-
-
 @pytest.mark.parametrize(
     ("label", "scope", "note"),
     [
@@ -150,8 +147,6 @@ async def test_structuring_is_metered_apart_from_what_a_question_costs(make_run)
     _, run, _ = await refine(make_run, sparse(), choose("Machines"))
     assert run.meter.report().offline["calls"] == 0
 
-
-# Structure from the model
 
 CHAPTERS = [
     [f"Chapter {c}, part {p}: the {w} mill of the town was built in the year {1700 + 10 * c + p} "
@@ -224,9 +219,6 @@ async def test_a_long_text_is_structured_in_parts_and_resumes_where_it_was(make_
     assert events(again, Structured)[0].coverage > 0.99
 
 
-# The strategy
-
-
 async def test_the_algorithm_of_the_paper_step_by_step(make_run, reply):
     """R_q, structure, both scores, nodes until the budget, the text's order, one reading."""
 
@@ -290,9 +282,7 @@ async def test_the_papers_settings_structure_every_document_by_the_model(make_ru
 
 
 @pytest.mark.parametrize("scored_by", ["bm25", "embedder", "search", "reranker", "auto"])
-async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
-    make_run, minilm, scored_by
-):
+async def test_who_scores_paragraphs_does_not_change_the_documents(make_run, minilm, scored_by):
     class Backwards:
         name, language = "backwards", "de"  # "auto" leaves it out: the documents are English
 

@@ -110,9 +110,7 @@ def drawn(made: Article) -> list[str]:
             ],
             id="sections of one name stay apart",
         ),
-        pytest.param(
-            "A tower.\n\nIt has a light.", ["- A tower.\n\nIt has a light."], id="a short text"
-        ),
+        pytest.param("A tower.\n\nIt is lit.", ["- A tower.\n\nIt is lit."], id="a short text"),
         pytest.param("# Lighthouse\n\nA tower.", ["- A tower."], id="with a title"),
         pytest.param("", [], id="nothing"),
         pytest.param("# Lighthouse\n\n## A", [], id="headings alone"),
@@ -213,8 +211,6 @@ def walked(made: Article) -> list[int]:
 def lineage(made: Article, node: Node) -> list[Node]:
     return [node, *([] if node.parent is None else lineage(made, made.nodes[node.parent]))]
 
-
-# What the model sees
 
 WORDS = st.text("abc \n.", max_size=400)
 

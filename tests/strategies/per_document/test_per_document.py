@@ -81,9 +81,7 @@ async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
     asked = {"operation": "within", "least": "2026-01-01", "most": "2026-12-31"}
     numbers = range(1, 31)
     say = models({**asked, "figures": figures(numbers), "documents": [7]})
-    answer, run, model = await ask(
-        STRATEGY, "Which of these leases end this year?", leases(*numbers), say
-    )
+    answer, run, model = await ask(STRATEGY, "Which leases end this year?", leases(*numbers), say)
     named = [f"Lease {n}" for n in ENDING if n <= 30]
     assert answer.short == "; ".join(named)
     assert answer.text.startswith(f"2026-01-01 ≤ … ≤ 2026-12-31: {'; '.join(named)} (of what was")
@@ -91,9 +89,7 @@ async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
     assert answer.ground == "computed"
     assert (answer.found, run.warnings) == (True, ())
     assert [each.title for each in answer.table] == [f"Lease {n}" for n in numbers]
-    assert all(
-        ENDS[n] in each.citation.quote for n, each in zip(numbers, answer.table, strict=True)
-    )
+    assert all(ENDS[n] in row.citation.quote for n, row in zip(numbers, answer.table, strict=True))
     assert [who(call) for call in model.calls] == ["question", *["reader"] * 30, "combine"]
     # The question for each document is asked of each one alone.
     assert all(call.prompt.endswith(ASKED) for call in model.calls if who(call) == "reader")
@@ -246,9 +242,6 @@ async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
     assert len(seen) > 1
     assert sum(seen) == 70
     assert answer.short == "; ".join(f"Lease {n}" for n in ENDING)
-
-
-# Figures
 
 
 @pytest.mark.parametrize(

@@ -162,9 +162,6 @@ async def test_the_papers_settings_search_by_meaning_and_skip_ten_sections(make_
     assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
 
 
-# Which headings are expanded
-
-
 async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run):
     replies = ["[EXPAND] 11\n[EXPAND] 0", "[EXPAND] 5", "Cannot answer", "Cannot answer"]
     (routing,), _, _ = await route(sources, make_run, replies)
@@ -180,9 +177,6 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
     for name, headings in (("park", 3), ("lake", 1)):
         rounds = [event.round for event in routed if event.document == name]
         assert rounds == list(range(min(expansions, headings) + 1))
-
-
-# What is shown
 
 
 async def test_a_small_window_gets_a_small_subtree(make_run):
@@ -207,9 +201,6 @@ async def test_a_block_longer_than_the_window_is_shown_from_its_beginning(make_r
     assert "ride 3 | 3 metres" in model.calls[0].prompt
     assert "…\n</document>" in model.calls[0].prompt
     assert routing.answers
-
-
-# Ablations
 
 
 async def test_without_structure_or_content_less_is_shown(sources, make_run):
@@ -250,9 +241,6 @@ async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
         assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
         both = [await draw(str(n), TOWER, PRICE) for n in range(10)]
         assert max(map(len, both)) == 2  # one for each passage; equal subtrees are shown once
-
-
-# What is handed to the reader
 
 
 async def observed(strategy, sources, make_run, say):
@@ -302,9 +290,6 @@ async def test_without_the_router_each_chunk_is_a_passage(make_run):
     assert all(text.startswith("Six Flags\n") for text in outcome.passages)
 
 
-# Models
-
-
 async def test_a_router_may_enclose_its_lines(sources, make_run):
     reply = "<answer>\n3: In 2003 the park\n</answer>\n<expand>\n5: ==Rides==\n</expand>"
     run, model = make_run(sources, lambda call: reply)
@@ -312,9 +297,6 @@ async def test_a_router_may_enclose_its_lines(sources, make_run):
     assert "</answer>" in model.calls[0].prompt
     assert list(routing.answers) == [3]
     assert opened(routing) == ["Rides"]
-
-
-# Prompts of one's own
 
 
 @pytest.mark.parametrize(

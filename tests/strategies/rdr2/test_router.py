@@ -117,11 +117,7 @@ def test_no_reply_breaks_the_rules(parse, reply):
 @pytest.mark.parametrize(
     ("reply", "answers", "expansions"),
     [
-        (
-            "<answer>\n3: It opened\n4: The Titan\n</answer>\n<expand>\n7: x\n</expand>",
-            (3, 4),
-            (7,),
-        ),
+        ("<answer>\n3: It opened\n4: A Titan\n</answer>\n<expand>\n7: x\n</expand>", (3, 4), (7,)),
         ("<answer>3: It opened</answer>", (3,), ()),
         ("<answer>\n- 3: It opened\n* 4\n</answer><expand>- 7</expand>", (3, 4), (7,)),
         ("<expand>7: ==Rides==", (), (7,)),  # cut off

@@ -177,9 +177,6 @@ def test_no_text_can_pass_for_another_line():
     assert not any("\t" in node.text for node in tree.nodes.values())
 
 
-# Where a span is
-
-
 @pytest.mark.parametrize(
     ("start", "end", "ids"),
     [
@@ -197,9 +194,6 @@ def test_no_text_can_pass_for_another_line():
 )
 def test_a_span_is_mapped_to_nodes(start, end, ids):
     assert TREE.map_span(span_of(start, end)) == ids
-
-
-# What was accepted
 
 
 def test_the_routed_passage_shows_its_blocks_and_their_headings_alone():
@@ -253,8 +247,6 @@ def test_passages_hold_the_answers_and_nothing_else(pieces, data):
     assert held == "".join("".join(it.slice(tree.nodes[i].span).split()) for i in sorted(wanted))
     assert [p.span.start for p in passages] == sorted(p.span.start for p in passages)
 
-
-# The Retrieval SubTree
 
 PARK = """# Park
 

@@ -147,9 +147,6 @@ class Stations:
 SPD = SPDRAG(mode="sparse")
 
 
-# The algorithm
-
-
 @pytest.mark.parametrize("paper", [False, True])
 async def test_the_calls_are_those_of_the_papers_algorithm(paper, make_run):
     """Coordinator; for each document a conversation; UPGMA levels; the reader at the last one."""
@@ -221,8 +218,6 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
     for call in agent_calls(worker):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
 
-
-# The loop of an agent
 
 WORDS = ("rain", "snow", "hail", "sleet", "drizzle", "fog", "mist", "dew")
 LONG = "# Station 7\n\n" + "\n\n".join(
@@ -322,9 +317,6 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
     assert any("windows were full" in warning for warning in run.warnings)
 
 
-# Failures
-
-
 async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
     run, reader = make_run(long, gauges)
     worker = ScriptedModel(
@@ -353,9 +345,6 @@ async def test_where_nothing_works_not_every_document_is_tried(make_run):
     assert not answer.found
     assert by_role(model)["agent"] < 30
     assert any("300 documents could not be read" in warning for warning in run.warnings)
-
-
-# The synthesis, level by level
 
 
 async def test_hundreds_of_reports_go_through_levels_and_keep_their_places(make_run):
@@ -422,9 +411,6 @@ async def test_a_synthesis_that_fails_loses_no_findings(make_run):
     assert any("a synthesis failed" in warning for warning in run.warnings)
 
 
-# Budget
-
-
 async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(make_run):
     run, model = make_run(Stations(100), gauges, max_tokens=60_000)
     answer = await SPDRAG(concurrency=4, agent_tokens=400).answer(QUESTION, run)
@@ -439,9 +425,6 @@ async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(mak
     assert run.meter.tokens <= 60_000
     # Once an agent was refused its first call, the others are not begun.
     assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
-
-
-# Interruption
 
 
 async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
@@ -488,9 +471,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     ("question", "name"),
     [(QUESTION, "scripted"), (QUESTION, "other"), ("How much snow?", "scripted")],
 )
-async def test_what_a_failure_left_unread_is_read_when_the_same_is_asked_again(
-    question, name, make_run
-):
+async def test_what_a_failure_left_unread_is_read_when_asked_again(question, name, make_run):
     run, _ = make_run(Stations(6), unless("Station 3", ServerFailed("down")))
     await SPD.answer(QUESTION, run)
     again, model = make_run(Stations(6), gauges, name=name)
@@ -510,9 +491,6 @@ async def test_nothing_is_kept_of_a_run_in_which_the_worker_tells_its_window(mak
     run, model = make_run(Stations(3), say)
     await SPD.answer(QUESTION, run)
     assert not any(run.store.values())
-
-
-# Many documents
 
 
 @pytest.mark.parametrize("most", [1, 3])
