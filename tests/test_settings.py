@@ -119,7 +119,6 @@ def test_paths_in_a_file_start_from_its_folder(here, tmp_path):
         "embedder": f"st:{inside}/reader",
         "reranker": "cross-encoder:org/name",
     }
-    assert loaded.library is not None
     assert Path(loaded.library.name).resolve() == tmp_path / "lib"
     for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
                  "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip

@@ -16,15 +16,6 @@ QUESTION = "When was the tower built?"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of the commands under test."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    return made
-
-
-@pytest.fixture
 def server(tower_reader: Any) -> Any:
     """A base that reads, and adapters that route and refine; the base can do neither."""
     read = tower_reader.answer

@@ -33,8 +33,7 @@ def hostile(folder: Path, openai_server: Any, replying: Any) -> Path:
 
 
 def test_in_a_terminal(colligate, asked, hostile):
-    arguments = asked(hostile)
-    status, screen = colligate.in_terminal(*arguments)
+    status, screen = colligate.in_terminal(*asked(hostile))
     assert status == 0, screen
     for attack in ("\x1b[2J", "\x1b]", "\x07", "\x9b", "\u202e"):
         assert attack not in screen
@@ -60,7 +59,6 @@ def test_as_json_and_in_the_prompt_it_is_material_only(ask, openai_server, hosti
     assert done.stdout.isascii()
     assert "\x1b" not in done.stdout
     quote = json.loads(done.stdout)["citations"][0]["quote"]
-    assert QUOTE in quote
     assert quote.startswith(QUOTE)
     prompts = [each["messages"] for each in openai_server.requests]
     system, user = next(each for each in prompts if "<passage " in each[-1]["content"])
@@ -95,14 +93,9 @@ def test_one_line_is_one_line(text):
 
 def test_a_citation_whose_meaning_was_not_told_is_marked(capsys):
     told, untold = (
-        Citation(
-            Span("a-1", 0, 5), "Otter", "Otters", (), page, ((0, 5),), "quote", meaning=meaning
-        )
+        Citation(Span("a-1", 0, 5), "Otter", "Rules", (), page, ((0, 5),), "quote", meaning=meaning)
         for page, meaning in ((3, Verdict.SUPPORTED), (4, Verdict.UNCLEAR))
     )
     show_answer(Answer("Who?", "auto", "Otter [1][2]", found=True, citations=(told, untold)))
     headings = [line for line in capsys.readouterr().out.splitlines() if "page" in line]
-    assert headings == [
-        "[1] Otters, page 3",
-        "[2] Otters, page 4, worded differently, please check",
-    ]
+    assert headings == ["[1] Rules, page 3", "[2] Rules, page 4, worded differently, please check"]

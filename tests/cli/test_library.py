@@ -58,9 +58,8 @@ def test_remove(colligate, indexed, folder):
     tower, harbour = (d["id"] for d in sorted(indexed, key=lambda d: d["title"], reverse=True))
     done = colligate.here("library", "remove", tower, "--embedder", "static")
     assert (done.returncode, done.stdout) == (0, f"removed {tower}\n")
-    assert [d["id"] for d in json.loads(colligate.here("library", "list", "--json").stdout)] == [
-        harbour
-    ]
+    left = json.loads(colligate.here("library", "list", "--json").stdout)
+    assert [each["id"] for each in left] == [harbour]
     done = colligate.here("library", "remove", tower)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1

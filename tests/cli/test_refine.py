@@ -33,9 +33,7 @@ def refine(openai_server: Any) -> Callable[..., list[Any]]:
     """The arguments that refine paths for QUESTION."""
     openai_server.answer = refiner
     model = f"openai:worker@{openai_server.url}"
-    return lambda *more: [
-        "refine", QUESTION, "--model", model, "--embedder", "static", *more,
-    ]  # fmt: skip
+    return lambda *more: ["refine", QUESTION, "--model", model, "--embedder", "static", *more]
 
 
 def test_the_text_is_on_standard_output_and_what_it_took_on_the_other(colligate, refine, long):

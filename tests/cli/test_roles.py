@@ -14,15 +14,6 @@ QUESTION = "When was the tower built?"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of the commands under test."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    return made
-
-
-@pytest.fixture
 def file(here: Path) -> Callable[..., Path]:
     """`file(reader=..., ...)` writes `colligate.toml` into the working folder."""
 

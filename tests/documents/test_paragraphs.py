@@ -59,8 +59,7 @@ def test_short_blocks_are_joined_and_long_ones_cut(text, least, most, pieces):
 
 def test_prose_without_full_stops_is_cut_at_its_lines():
     text = "\n".join(f"revenue of the year {year}" for year in range(1990, 2000))
-    tree = text_tree(text, "d")
-    found = Document("d", "d", text, tree)
+    found = Document("d", "d", text, text_tree(text, "d"))
     spans = split_paragraphs(found, found.span(0, len(text)), least_words=5, most_words=9)
     assert [found.slice(span) for span in spans] == text.split("\n")
 
@@ -81,9 +80,8 @@ def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it():
 def test_an_area_inside_a_table_is_cut_as_a_table():
     rows = ["| a | b |", "|---|---|", *(f"| {n}. x. y. | {n} |" for n in range(8))]
     found = make("\n".join(rows))
-    spans = split_paragraphs(
-        found, found.span(found.text.index("| 2."), len(found)), least_words=5, most_words=8
-    )
+    area = found.span(found.text.index("| 2."), len(found))
+    spans = split_paragraphs(found, area, least_words=5, most_words=8)
     assert [found.slice(span) for span in spans] == rows[4:]
 
 

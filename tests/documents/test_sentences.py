@@ -108,11 +108,7 @@ def test_spans_of_a_document():
 
 
 def test_sentences_of_a_long_block_are_those_of_a_short_one():
-    text = "One is here. Two is there. " * 2_000
-    assert {text[start:end] for start, end in split_sentences(text)} == {
-        "One is here.",
-        "Two is there.",
-    }
+    assert set(split("One is here. Two is there. " * 2_000)) == {"One is here.", "Two is there."}
 
 
 WORDS = ["One. ", "two", "。", "！", "؟", "U.S. ", "§ 3. ", "\ud800", "🙂", "...", "Item 1A. "]

@@ -5,9 +5,8 @@ import os
 import shutil
 import signal
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler
 from itertools import product
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from colligate.library.library import AsyncLibrary
 from colligate.library.store import LOCK_FILE
 from support.documents import text_pdf
 from support.embedders import Interrupted
+from support.web import Loopback
 
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
@@ -218,8 +218,7 @@ async def test_lost_and_stray_passages_are_repaired(open_library, folder):
     async with open_library() as library:
         await library.add(folder)
         found = await find(library)
-        options = {"allow_http": "true"} if library.uri.startswith("s3:") else None
-        table = lance.dataset(f"{library.uri}/passages.lance", storage_options=options)
+        table = lance.dataset(f"{library.uri}/passages.lance")
         rows = table.to_table()
         table.delete(f"number = {rows['number'][0]}")
         stray = rows.slice(1, 1).set_column(0, table.schema.field(0), [[7]])
@@ -228,7 +227,7 @@ async def test_lost_and_stray_passages_are_repaired(open_library, folder):
         assert sum("1 passages" in problem for problem in problems) == 2
         assert await library.verify() == []
         assert await find(library) == found
-        lance.LanceDataset.drop(table.uri, options)
+        lance.LanceDataset.drop(table.uri)
     async with open_library() as library:
         with pytest.raises(LibraryDamaged, match="verify --repair"):
             await library.search("fish", k=1)
@@ -554,13 +553,8 @@ def serve_puts(status):
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with closing(Loopback(Handler)) as server:
+        yield server.address
 
 
 @pytest.mark.parametrize(("status", "why"), [(200, "it writes over an object"), (403, "403")])

@@ -109,10 +109,8 @@ def worlds(tmp_path_factory) -> Iterator[tuple[World, World, dict[str, str]]]:
     TokenFile(without / "tokens.json").path.touch(0o600)
     (without / "tokens.json").write_text(text)
     for place in (with_, without):
-        known = (
-            {"hidden": HIDDEN, "seen": SEEN, "board": COPY} if place is with_ else {"seen": SEEN}
-        )
-        for name, files in known.items():
+        made = {"hidden": HIDDEN, "seen": SEEN, "board": COPY} if place is with_ else {"seen": SEEN}
+        for name, files in made.items():
             (place / "files" / name).mkdir(parents=True)
             for file, content in files.items():
                 (place / "files" / name / file).write_text(content)
@@ -286,11 +284,8 @@ async def test_files_that_wait_to_be_read_tell_nothing(serve, tmp_path):
     async with serve(tokens=tokens.path) as client:
         client.server.jobs.open("default").add(tmp_path / "waits.pdf")
         assert client.server.unread() == 1
-        seen = result_of(
-            await client.post(
-                "/mcp", headers=headers, json=rpc("tools/call", name="list_documents")
-            )
-        )
+        body = rpc("tools/call", name="list_documents")
+        seen = result_of(await client.post("/mcp", headers=headers, json=body))
         assert seen["structuredContent"]["unread"] == 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import pytest
@@ -89,8 +89,7 @@ class ServerClient(httpx2.AsyncClient):
     ) -> dict[str, Any]:
         """Upload files; the job when it has ended."""
         job = await self.upload(files, library)
-        _, ended = (await self.events(f"/api/jobs/{job}/events"))[-1]
-        return dict(ended)
+        return (await self.events(f"/api/jobs/{job}/events"))[-1][1]
 
     async def upload(self, files: Mapping[str, str | bytes], library: str = "default") -> str:
         response = await self.post(f"/api/libraries/{library}/files", files=form_of(files))
@@ -102,8 +101,7 @@ class ServerClient(httpx2.AsyncClient):
 
     async def listed(self, what: str, library: str = "default") -> list[dict[str, Any]]:
         """The "documents" or "runs" of a library."""
-        found: list[dict[str, Any]] = (await self.get(f"/api/libraries/{library}/{what}")).json()
-        return found
+        return (await self.get(f"/api/libraries/{library}/{what}")).json()
 
     async def document(self, title: str) -> str:
         """The id of a document."""
@@ -166,9 +164,7 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
     limits = app.state.server.config
     config = uvicorn.Config(
         app,
-        http=cast(
-            "type[asyncio.Protocol]", partial(Connection, limits=limits, most=limits.connections)
-        ),
+        http=partial(Connection, limits=limits, most=limits.connections),
         ws="none",
         port=0,
         log_level="warning",
@@ -192,14 +188,9 @@ def threaded(
     """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
 
     def make_engine() -> Engine:
-        library = folder / "papers"
-        return Engine(
-            model=model or ScriptedModel(lambda _: NOT_FOUND),
-            embedder="static",
-            reranker="none",
-            library=library,
-            settings=settings or Settings(),
-        )
+        reader = model or ScriptedModel(lambda _: NOT_FOUND)
+        names = {"embedder": "static", "reranker": "none", "library": folder / "papers"}
+        return Engine(model=reader, **names, settings=settings or Settings())
 
     app = create_app(ServerConfig(**config), make_engine)
     server = uvicorn.Server(
@@ -241,7 +232,6 @@ class Command:
 
     def line(self, pattern: str) -> str:
         """The match in the first line of standard error that fits."""
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said += line
             if found := re.search(pattern, line):
@@ -262,10 +252,7 @@ class Command:
 
 def start_command(folder: Path, model: str, *arguments: str, before: Sequence[str] = ()) -> Command:
     """Serve the library `folder`/papers, over a model on the loopback interface."""
-    environment = {
-        **os.environ,
-        "XDG_CONFIG_HOME": str(folder / "configuration"),
-        "PYTHONWARNINGS": "error",
-    }
+    settings = str(folder / "configuration")
+    environment = {**os.environ, "XDG_CONFIG_HOME": settings, "PYTHONWARNINGS": "error"}
     named = ("--library", str(folder / "papers"), "--model", f"openai:reader@{model}")
     return Command(environment, "--embedder", "static", *named, *arguments, before=before)

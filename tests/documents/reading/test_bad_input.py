@@ -22,7 +22,7 @@ from colligate.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from support.documents import pack
+from support.documents import pack, write_and_read
 
 
 def refusal(path: Path, kind: type[ColligateError], limits: Limits = Limits()) -> str:  # noqa: B008
@@ -125,8 +125,8 @@ def test_a_bad_file_is_refused(tmp_path, kind, said, name, content):
 
 
 def test_entities_in_html_stay_short(tmp_path):
-    (tmp_path / "a.xhtml").write_text(f"{ENTITIES}]><html><body><p>x &m; y</p></body></html>")
-    (document,) = read_file(tmp_path / "a.xhtml").documents
+    page = f"{ENTITIES}]><html><body><p>x &m; y</p></body></html>"
+    document = write_and_read(tmp_path / "a.xhtml", page)
     assert len(document.text) < 5_000
 
 
@@ -256,16 +256,14 @@ def test_an_empty_file_is_not_opened(tmp_path, on_opening):
 
 def test_deep_lists_of_a_wiki_page_keep_their_words(tmp_path):
     items = [f"{'*' * (1 + n % 300)} item {n}" for n in range(600)]
-    (tmp_path / "a.wiki").write_text("\n".join(items))
-    (document,) = read_file(tmp_path / "a.wiki").documents
+    document = write_and_read(tmp_path / "a.wiki", "\n".join(items))
     assert all(f"item {n}\n" in document.text for n in range(600))
     assert max(len(line) - len(line.lstrip()) for line in document.text.split("\n")) < 60
 
 
 @pytest.mark.parametrize("blank", ["\n", " "])
 def test_blanks_by_the_million_are_read(tmp_path, blank):
-    (tmp_path / "a.txt").write_text(f"first{blank * 300_000}last")
-    (document,) = read_file(tmp_path / "a.txt").documents
+    document = write_and_read(tmp_path / "a.txt", f"first{blank * 300_000}last")
     assert document.text == f"first{blank * 300_000}last"
     chunks = Structural()(document)
     assert (chunks[0].start, chunks[-1].end) == (0, len(document))

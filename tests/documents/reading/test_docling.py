@@ -82,9 +82,7 @@ def test_every_passage_has_its_page(stand_in, report):
         ("two paddles", 3),
     ):
         at = document.text.index(words)
-        page = document.page_of(document.span(at, at + len(words)))
-        assert page is not None
-        assert page.number == number
+        assert document.page_of(document.span(at, at + len(words))).number == number
     assert [page.number for page in document.pages] == [1, 2, 3, 4]
 
 

@@ -73,8 +73,7 @@ def folder(tmp_path: Path) -> Path:
 def check(reading: Reading) -> None:
     (document,) = reading.documents
     assert document.text == "# Spoken\n\n\ufffd\x01 Good morning"
-    assert document.title == "Spoken"
-    assert document.media_type == "text/srt"
+    assert (document.title, document.media_type) == ("Spoken", "text/srt")
     assert document.id.startswith("film-")
     assert [warning.split(": ")[-1] for warning in reading.warnings] == [
         "NUL characters were replaced",
@@ -89,9 +88,7 @@ def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(f
     check(read_file(file))
     parsers = ParserPool(1)
     try:
-        outcome = parsers.read(file)
-        assert outcome.reading is not None
-        check(outcome.reading)
+        check(parsers.read(file).reading)
     finally:
         parsers.close()
 

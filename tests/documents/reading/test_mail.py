@@ -173,8 +173,7 @@ def test_a_smaller_encoding_is_read_as_the_one_it_is_part_of(tmp_path, charset, 
     data = text.encode(encoding)
     head = f"Subject: =?{charset}?B?{base64.b64encode(data).decode()}?=\n"
     head += f'Content-Type: text/plain; charset="{charset}"\n\n'
-    (tmp_path / "a.eml").write_bytes(head.encode() + data)
-    [document] = read_file(tmp_path / "a.eml").documents
+    document = write_and_read(tmp_path / "a.eml", head.encode() + data)
     assert (document.title, document.text) == (text, f"{text}\n")
 
 
@@ -182,8 +181,7 @@ def test_a_smaller_encoding_is_read_as_the_one_it_is_part_of(tmp_path, charset, 
 def test_headers_may_be_in_bare_letters_after_a_mark(tmp_path, encoding):
     subject = "Größe" if encoding != "koi8-r" else "Дверь"
     text = f"Subject: {subject}\nContent-Type: text/plain; charset={encoding}\n\n{subject} 9.\n"
-    (tmp_path / "a.eml").write_bytes(text.encode(encoding))
-    [document] = read_file(tmp_path / "a.eml").documents
+    document = write_and_read(tmp_path / "a.eml", text.encode(encoding))
     assert (document.title, document.text) == (subject, f"{subject} 9.\n")
 
 

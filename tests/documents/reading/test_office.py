@@ -21,12 +21,14 @@ from colligate.errors import EncryptedFile
 from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
 from support.office import (
+    SHEETS,
     A,
     P,
     R,
     open_cell,
     open_document,
     relations,
+    row_xml,
     shape,
     slides,
     with_members,
@@ -153,21 +155,8 @@ def test_lists_tables_and_pictures_of_a_slide(tmp_path):
     )
 
 
-SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-
-
 def sheet(*rows: tuple[str, ...]) -> str:
-    cells = "".join(
-        f'<row r="{i}">'
-        + "".join(
-            f'<c r="{chr(65 + j)}{i}"><v>{value}</v></c>'
-            if value.replace(".", "").isdigit()
-            else f'<c r="{chr(65 + j)}{i}" t="inlineStr"><is><t>{value}</t></is></c>'
-            for j, value in enumerate(row)
-        )
-        + "</row>"
-        for i, row in enumerate(rows, start=1)
-    )
+    cells = "".join(row_xml(i, row) for i, row in enumerate(rows, start=1))
     return f'<worksheet xmlns="{SHEETS}"><sheetData>{cells}</sheetData></worksheet>'
 
 

@@ -138,9 +138,7 @@ def read(data: bytes, name: str = "report.pdf", *, use_outline: bool = True) -> 
 
 def page_number(document: Document, title: str) -> int:
     section = next(s for s in document.tree.sections if s.title == title)
-    page = document.page_of(section.span)
-    assert page is not None
-    return page.number
+    return document.page_of(section.span).number
 
 
 def check_places(document: Document) -> None:

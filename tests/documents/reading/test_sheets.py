@@ -9,25 +9,11 @@ from colligate.documents.document import Document
 from colligate.documents.reading import read_file
 from colligate.errors import CorruptFile
 from support.documents import pack, write_and_read
+from support.office import OFFICE, SHEETS, open_cell, open_document, row_xml
 
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
 THREADS = "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments"
-URN = "urn:oasis:names:tc:opendocument:xmlns"
 Rows = Sequence[Sequence[str]]
-
-
-def row_xml(number: int, cells: Sequence[str], more: str = "") -> str:
-    """A row of texts and, where they are digits, numbers."""
-    written = "".join(
-        f'<c r="{chr(65 + at)}{number}"><v>{cell}</v></c>'
-        if cell.isdigit()
-        else f'<c r="{chr(65 + at)}{number}" t="inlineStr"><is><t>{cell}</t></is></c>'
-        for at, cell in enumerate(cells)
-        if cell
-    )
-    return f'<row r="{number}" {more}>{written}</row>'
 
 
 def xlsx(
@@ -57,25 +43,12 @@ def as_xlsx(rows: Rows) -> bytes:
 
 
 def as_ods(rows: Rows) -> bytes:
-    written = "".join(
-        "<t:table-row>"
-        + "".join(f"<t:table-cell><x:p>{cell}</x:p></t:table-cell>" for cell in cells or [""])
-        + "</t:table-row>"
-        for cells in rows
-    )
-    return ods(f'<t:table t:name="S">{written}</t:table>')
+    return ods(*("".join(map(open_cell, cells or [""])) for cells in rows))
 
 
-def ods(tables: str) -> bytes:
-    names = (("o", "office"), ("x", "text"), ("t", "table"))
-    spaces = " ".join(f'xmlns:{short}="{URN}:{name}:1.0"' for short, name in names)
-    body = f"<o:body><o:spreadsheet>{tables}</o:spreadsheet></o:body>"
-    return pack(
-        {
-            "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
-            "content.xml": f"<o:document-content {spaces}>{body}</o:document-content>",
-        }
-    )
+def ods(*rows: str, before: str = "") -> bytes:
+    written = "".join(f"<t:table-row>{cells}</t:table-row>" for cells in rows)
+    return open_document("spreadsheet", f'<t:table t:name="S">{before}{written}</t:table>')
 
 
 def as_csv(rows: Rows) -> bytes:
@@ -203,38 +176,26 @@ def test_the_head_of_a_later_row_has_the_title_of_its_table(tmp_path, rows, head
     assert document.table_head(document.span(at, at + 3)) == head
 
 
-MERGED = "".join(
-    row_xml(n, cells)
-    for n, cells in enumerate(
-        [
-            ["Fees of the quay"],
-            ["Place", "Dues (EUR)"],
-            ["", "Low", "High"],
-            ["North", "4", "9"],
-            ["", "5", "8"],
-            ["South", "all"],
-        ],
-        1,
-    )
-)
+MERGED = [["Fees of the quay"], ["Place", "Dues (EUR)"], ["", "Low", "High"]]
+MERGED += [["North", "4", "9"], ["", "5", "8"], ["South", "all"]]
 
 
 def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path):
     cells = "".join(f'<mergeCell ref="{at}"/>' for at in "A1:C1 A2:A3 B2:C2 A4:A5 B6:C6".split())
-    content = xlsx(MERGED, after=f"<mergeCells>{cells}</mergeCells>")
+    rows = "".join(row_xml(n, row) for n, row in enumerate(MERGED, 1))
+    content = xlsx(rows, after=f"<mergeCells>{cells}</mergeCells>")
     assert write_and_read(tmp_path / "a.xlsx", content).text == (
         "## S\n\nFees of the quay\n\n"
         "| Place | Dues (EUR) Low | Dues (EUR) High |\n| --- | --- | --- |\n"
         "| North | 4 | 9 |\n| North | 5 | 8 |\n| South | all |\n"
     )
-    spanned = (
-        '<t:table t:name="S"><t:table-row><t:table-cell><x:p>Place</x:p></t:table-cell>'
-        "<t:table-cell><x:p>Dues</x:p></t:table-cell></t:table-row>"
-        '<t:table-row><t:table-cell t:number-rows-spanned="2"><x:p>North</x:p></t:table-cell>'
-        "<t:table-cell><x:p>4</x:p></t:table-cell></t:table-row><t:table-row>"
-        "<t:covered-table-cell/><t:table-cell><x:p>5</x:p></t:table-cell></t:table-row></t:table>"
+    north = open_cell("North", 't:number-rows-spanned="2"')
+    spanned = ods(
+        open_cell("Place") + open_cell("Dues"),
+        north + open_cell("4"),
+        "<t:covered-table-cell/>" + open_cell("5"),
     )
-    assert "| North | 5 |" in write_and_read(tmp_path / "a.ods", ods(spanned)).text
+    assert "| North | 5 |" in write_and_read(tmp_path / "a.ods", spanned).text
 
 
 @pytest.mark.parametrize("threads", [False, True])
@@ -270,8 +231,7 @@ def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path):
         '<t:table-cell><o:annotation><x:p>paid in May</x:p></o:annotation><x:p><x:a h:href="https://'
         'example.org" xmlns:h="http://www.w3.org/1999/xlink">90</x:a></x:p></t:table-cell>'
     )
-    tables = f'<t:table t:name="S"><t:table-row>{day}{cell}</t:table-row></t:table>'
-    text = write_and_read(tmp_path / "a.ods", ods(tables)).text
+    text = write_and_read(tmp_path / "a.ods", ods(day + cell)).text
     assert "| 2026-05-03 | 90 (https://example.org) [note: paid in May] |" in text
 
 
@@ -282,13 +242,10 @@ def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path):
     document = write_and_read(tmp_path / "a.xlsx", xlsx(rows, before=columns))
     assert "| Wren | 90 | 4 |" in document.text
     assert [each.partition(": ")[2] for each in document.warnings] == [hidden]
-    sheet = (
-        '<t:table t:name="S"><t:table-column/><t:table-column t:visibility="collapse"/>'
-        "<t:table-row><t:table-cell><x:p>Boat</x:p></t:table-cell><t:table-cell><x:p>Fee</x:p>"
-        '</t:table-cell></t:table-row><t:table-row t:visibility="filter"><t:table-cell>'
-        "<x:p>Wren</x:p></t:table-cell></t:table-row></t:table>"
-    )
-    document = write_and_read(tmp_path / "a.ods", ods(sheet))
+    columns = '<t:table-column/><t:table-column t:visibility="collapse"/>'
+    wren = f'</t:table-row><t:table-row t:visibility="filter">{open_cell("Wren")}'
+    sheet = ods(open_cell("Boat") + open_cell("Fee") + wren, before=columns)
+    document = write_and_read(tmp_path / "a.ods", sheet)
     assert [each.partition(": ")[2] for each in document.warnings] == [hidden]
 
 

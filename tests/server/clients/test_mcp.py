@@ -311,8 +311,6 @@ def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(json.dumps(ping).encode() + b"\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1

@@ -25,10 +25,8 @@ def client(served: Any) -> Iterator[OpenAI]:
         yield opened
 
 
-def ask(client: OpenAI, messages: Any = ASKED, **more: Any) -> Any:
-    return client.chat.completions.create(
-        **{"model": "colligate/retrieve-read", "messages": messages, **more}
-    )
+def ask(client: Any, messages: Any = ASKED, model: str = "colligate/retrieve-read", **more: Any):
+    return client.chat.completions.create(model=model, messages=messages, **more)
 
 
 def test_strategies_are_models(client):
@@ -135,9 +133,8 @@ def test_the_last_message_of_the_user_is_the_question(client):
         user="somebody",
         extra_body={"where": ["title~rules"], "files": [], "features": {"voice": False}},
     )
-    assert {each["document"].partition("-")[0] for each in completion.colligate["evidence"]} == {
-        "rules"
-    }
+    evidence = completion.colligate["evidence"]
+    assert {each["document"].partition("-")[0] for each in evidence} == {"rules"}
     assert completion.colligate["question"] == QUESTION
     turns, tools, parameters = completion.colligate["warnings"][-3:]
     assert turns == "only questions and answers are read, no other messages"

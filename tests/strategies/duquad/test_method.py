@@ -9,7 +9,6 @@ import pytest
 
 from colligate.core.events import Pruned
 from colligate.core.parameters import set_parameters
-from colligate.documents import Document
 from colligate.errors import ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.readers.plain import PlainReader
@@ -18,7 +17,7 @@ from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.method import Gated, Viewed
 from colligate.strategies.duquad.prompts import AGENT_INSTRUCTION, SCORE_INSTRUCTION
 from colligate.strategies.duquad.signals import Weighted
-from support.documents import make
+from support.documents import make_all
 from support.prompts import passages_in
 from support.runs import events
 
@@ -32,11 +31,8 @@ TEXTS = {
 }
 
 
-def document(name: str, text: str, title: str = "") -> Document:
-    return make(text, title or name, name)
-
-
-DOCUMENTS = [document(name, text) for name, text in TEXTS.items()]
+DOCUMENTS = make_all(TEXTS)
+WHOLE = {n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)}  # what the agents name
 TWO = DuQUAD(local_documents=2)
 
 
@@ -158,7 +154,7 @@ def view(run, agent):
 @pytest.mark.parametrize("count", [4, 9])
 async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, reader, count):
     done = []
-    extra = [document(f"field{n}", f"A field of {n} acres.") for n in range(count - 4)]
+    extra = make_all({f"field{n}": f"A field of {n} acres." for n in range(count - 4)})
 
     def likelihood(prefix, continuation):
         done.append("likelihood")
@@ -267,9 +263,7 @@ async def test_without_any_score_all_documents_are_kept_and_whole(make_run, scor
     assert answer.found
     assert events(run, Gated) == []
     assert "DocScore" not in model.calls[-1].prompt
-    assert passages_in(model.calls[-1].prompt) == {
-        n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)
-    }
+    assert passages_in(model.calls[-1].prompt) == WHOLE
     assert any("the documents are not scored" in warning for warning in run.warnings)
 
 
@@ -349,7 +343,7 @@ async def test_each_part_can_be_left_out(make_run, field, kinds):
 async def test_without_pruning_the_judge_sees_what_was_named_whole_and_no_scores(make_run):
     answer, _, model = await asked(make_run, replace(TWO, no_pruning=True))
     prompt = model.calls[-1].prompt
-    assert passages_in(prompt) == {n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)}
+    assert passages_in(prompt) == WHOLE
     assert "DocScore" not in prompt
     assert [e.span.document_id for e in answer.evidence] == ["mill", "lake", "house"]
 
@@ -373,10 +367,8 @@ async def test_other_orders_of_the_local_view(make_run, rank_by, first):
     assert run.meter.report().scoring_passes == 0
 
 
-LONG = [
-    document(f"doc{n}", f"Word {n} of it. " + "The mill is old and grey. " * 20)
-    for n in range(1, 9)
-]
+GREY = "The mill is old and grey. " * 20
+LONG = make_all({f"doc{n}": f"Word {n} of it. {GREY}" for n in range(1, 9)})
 
 
 async def test_the_lowest_scored_do_not_fit_the_global_prompt(make_run):

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.strategies.duquad.prompts import (
     DocScore,
     distinct_words,
@@ -17,6 +15,7 @@ from colligate.strategies.duquad.prompts import (
     parse_doc_scores,
     read_document_number,
 )
+from support.documents import make
 
 # The agents
 
@@ -100,9 +99,8 @@ def test_any_reply_can_be_looked_through_for_quotes(reply):
 
 
 def scores(*rows):
-    return json.dumps(
-        {"scores": [dict(zip(("doc_id", "answer", "p"), r, strict=True)) for r in rows]}
-    )
+    names = ("doc_id", "answer", "p")
+    return json.dumps({"scores": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
 def test_every_document_has_its_score_and_answer():
@@ -163,12 +161,8 @@ TEXT = (
 )
 
 
-def document(text: str = TEXT) -> Document:
-    return Document("mill", "Mill", text, markdown_tree(text, "mill"), language="en")
-
-
 def shown(answer: str, most: int = 2, text: str = TEXT) -> list[str]:
-    made = document(text)
+    made = make(text)
     spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert spans == sorted(spans)
     return [made.slice(span) for span in spans]
@@ -188,7 +182,7 @@ def test_without_a_shared_word_the_first_sentences(answer):
 
 
 def test_only_sentences_within_the_passage():
-    made = document()
+    made = make(TEXT)
     within = made.span(0, TEXT.index("The rent"))
     spans = find_evidence_sentences(made, within, "900 euros")
     assert [made.slice(span) for span in spans] == ["The mill is old.", "It stands by the lake."]
@@ -204,7 +198,7 @@ def test_words_are_compared_as_squad_does_and_numbers_keep_sign_and_decimals():
 
 @given(st.text(max_size=200), st.text(max_size=40), st.integers(1, 4))
 def test_any_text_gives_spans_of_it(text, answer, most):
-    made = document(text)
+    made = make(text)
     spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert len(spans) <= most
     assert all(made.slice(span).strip() for span in spans)

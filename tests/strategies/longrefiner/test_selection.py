@@ -1,5 +1,3 @@
-from collections.abc import Callable, Sequence
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,34 +96,8 @@ def test_no_reply_selects_what_is_not_there(reply):
     assert list(chosen) == sorted(set(chosen))
 
 
-FIRM = """# Acme
-
-Intro.
-
-## The mill's history
-
-a
-
-## Directors' pay
-
-b
-
-## The 'good' years
-
-c
-
-## Risks [2023]
-
-d
-
-## 1. Overview
-
-e
-
-## Career
-
-f
-"""
+TITLES = "The mill's history|Directors' pay|The 'good' years|Risks [2023]|1. Overview|Career"
+FIRM = "\n\n".join(["# Acme\n\nIntro.", *(f"## {title}\n\na" for title in TITLES.split("|"))])
 
 
 @pytest.mark.parametrize(
@@ -235,20 +207,9 @@ def test_headings_that_a_model_made_up_part_passages_and_are_not_written():
     assert [passage.text for passage in found] == ["one two", "three four"]
 
 
-BLOCK = st.sampled_from(
-    [
-        "# A",
-        "## B",
-        "### C",
-        "one two",
-        "three four five",
-        "a\n\nb\n\nc d",
-        "学校市议会。",
-        "- e f\n- g h",
-        "| i | j |\n|---|---|\n| k | l |",
-    ]
-)
-ARTICLES = st.lists(st.lists(BLOCK, max_size=9).map("\n\n".join), max_size=3).map(
+BLOCKS = ["# A", "## B", "### C", "one two", "three four five", "a\n\nb\n\nc d", "学校市议会。"]
+BLOCKS += ["- e f\n- g h", "| i | j |\n|---|---|\n| k | l |"]
+ARTICLES = st.lists(st.lists(st.sampled_from(BLOCKS), max_size=9).map("\n\n".join), max_size=3).map(
     lambda texts: [made(text, f"T {n}", f"d{n}") for n, text in enumerate(texts)]
 )
 
@@ -260,10 +221,8 @@ _Case = tuple[list[Article], list[list[float]], dict[str, int], int]
 def cases(draw: st.DrawFn) -> _Case:
     articles = draw(ARTICLES)
     score = st.floats(-1, 1) | st.sampled_from([0.0, 0.5])
-    scores = [
-        draw(st.lists(score, min_size=len(each.nodes), max_size=len(each.nodes)))
-        for each in articles
-    ]
+    sizes = [len(each.nodes) for each in articles]
+    scores = [draw(st.lists(score, min_size=size, max_size=size)) for size in sizes]
     tokens = {piece: draw(st.integers(0, 9)) for each in articles for piece in list_pieces(each)}
     return articles, scores, tokens, draw(st.integers(-1, 60))
 
@@ -283,12 +242,7 @@ def written(each: Article, leaves: set[int]) -> list[str]:
     return [text for _, text in sorted(set(found))]
 
 
-def reference(
-    articles: Sequence[Article],
-    scores: Sequence[Sequence[float]],
-    budget: int,
-    measure: Callable[[str], int],
-) -> tuple[list[set[int]], int]:
+def reference(articles, scores, budget, measure) -> tuple[list[set[int]], int]:
     """Sort all nodes and select them one by one until the budget is met."""
 
     def cost(chosen: list[set[int]]) -> int:

@@ -168,10 +168,7 @@ def test_what_was_moved_takes_nothing_along(moved):
         # only four words of each end are right
         ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", [SUMMER]),
         # a word is wrong at either end
-        (
-            "Emma, Ravi und Zuri spend the summer...creature which lives in the nearby forest.",
-            [SUMMER],
-        ),
+        ("Emma, Ravi und Zuri spend the...which lives in the nearby forest.", [SUMMER]),
         # nothing is left out, but a letter
         (CAST.replace("special", "spcial"), [CAST]),
         # without one of its ends a piece reaches to that of its paragraph

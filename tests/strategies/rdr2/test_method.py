@@ -131,10 +131,8 @@ async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
         ("park", 1, 11, (12,), [("expand", 7)]),
         ("park", 2, 7, (8,), [("expand", 11), ("answer", 8)]),
     ]
-    assert [task_of(call.messages) for call in model.calls] == [
-        *["rdr2.router_instruction"] * 3,
-        "reader",
-    ]
+    tasks = [task_of(call.messages) for call in model.calls]
+    assert tasks == [*["rdr2.router_instruction"] * 3, "reader"]
     assert bodies(model.calls[-1].prompt) == [
         "## History\n\nIn 2003 the park opened the Superman tower.\n## Rides\n### Records\n\n"
         "The Texas SkyScreamer is 400 feet high and the tallest ride of the park."
@@ -143,10 +141,7 @@ async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
     assert answer.found
     assert answer.citations[0].section == ("Six Flags", "Rides", "Records")
     text = DOCUMENTS["park"].text
-    assert [text[e.span.start : e.span.end][:12] for e in answer.evidence] == [
-        "In 2003 the ",
-        "The Texas Sk",
-    ]
+    assert [text[e.span.start :][:12] for e in answer.evidence] == ["In 2003 the ", "The Texas Sk"]
     assert ["as found" in e.reason for e in answer.evidence] == [True, False]
 
 
@@ -226,7 +221,7 @@ async def test_without_expansions_nothing_more_is_shown(sources, make_run):
 async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
     twin = document("twin", PARK)
 
-    async def draw(question, *found, seen=None):
+    async def draw(question, *found):
         _, routed, _ = await route(
             sources, make_run, refuse, *found, question=question, no_similarity=True
         )

@@ -69,10 +69,7 @@ NOT_THERE = finalize("Not found in this document.", relevance=0)
 
 
 def joined(rows, **more):
-    statements = [
-        {"quotes": [{"passage": number, "quote": quote}], "sentence": quote}
-        for number, quote in rows
-    ]
+    statements = [{"quotes": [{"passage": n, "quote": said}], "sentence": said} for n, said in rows]
     return json.dumps({"statements": statements, **more})
 
 
@@ -291,10 +288,8 @@ async def test_quotes_of_a_report_are_located_and_the_others_counted(long, make_
     await ONE.answer(QUESTION, run)
     (ended,) = events(run, AgentEnded)
     assert ended.dropped == 1
-    assert (
-        ended.to_json()["findings"][0]["text"]
-        == "ten: “Station 0 recorded 10 millimetres of rain.”"
-    )
+    said = ended.to_json()["findings"][0]["text"]
+    assert said == "ten: “Station 0 recorded 10 millimetres of rain.”"
     (span,) = ended.sources
     assert LONG[span.start : span.end] == "Station 0 recorded 10 millimetres of rain."
     assert len(shown(model.calls[-1].prompt)) == 1
@@ -302,12 +297,8 @@ async def test_quotes_of_a_report_are_located_and_the_others_counted(long, make_
 
 async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said(long, make_run):
     run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        [search("rain snow hail"), finalize("Found: “Station 0 recorded 10”")],
-        "small",
-        capabilities=reader.capabilities,
-        context_tokens=1500,
-    )
+    says = [search("rain snow hail"), finalize("Found: “Station 0 recorded 10”")]
+    worker = ScriptedModel(says, "small", capabilities=reader.capabilities, context_tokens=1500)
     run.models = {**run.models, Role.WORKER: worker}
     small = SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1)
     await small.answer(QUESTION, run)
@@ -319,9 +310,8 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
 
 async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
     run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=1000
-    )
+    says = [search("rain")]
+    worker = ScriptedModel(says, "small", capabilities=reader.capabilities, context_tokens=1000)
     run.models = {**run.models, Role.WORKER: worker}
     await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
     assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
