@@ -259,9 +259,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
 
 
 async def test_a_name_is_opened_once_and_adapters_share_their_base(opened):
-    async with Engine(
-        model="hf:base", worker_model="hf:base+one", scorer="hf:base", judge="hf:base+two"
-    ) as engine:
+    others = {"worker_model": "hf:base+one", "scorer": "hf:base", "judge": "hf:base+two"}
+    async with Engine(model="hf:base", **others) as engine:
         answers = await asyncio.gather(*(engine.ask("?", strategy=Roll()) for _ in range(5)))
     assert {answer.text for answer in answers} == {"hf:base hf:base+one hf:base hf:base+two"}
     assert [model.name for model in opened] == ["hf:base"]
@@ -274,9 +273,8 @@ def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
         '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
     )
     assert (ask("?", strategy=Roll())).text.startswith("hf:org/base+org/one ")
-    assert [(model.name, model.how["options"]) for model in opened] == [
-        ("hf:org/base", {"dtype": "float16"})
-    ]
+    (model,) = opened
+    assert (model.name, model.how["options"]) == ("hf:org/base", {"dtype": "float16"})
     assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
 
 

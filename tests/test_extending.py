@@ -35,12 +35,8 @@ high.
 It was built in 1901 by Ada Holm.
 """
 QUESTION = "Who built the tower? Holm"
-QUIZ = {
-    "clue": QUESTION,
-    "solutions": ["Ada Holm"],
-    "pages": {"tower": "It was built in 1901 by Ada Holm.", "park": "The park has ponds."},
-    "page": "tower",
-}
+PAGES = {"tower": "It was built in 1901 by Ada Holm.", "park": "The park has ponds."}
+QUIZ = {"clue": QUESTION, "solutions": ["Ada Holm"], "pages": PAGES, "page": "tower"}
 SUITE = """
 title = "Quiz"
 strategies = [{ name = "two-looks" }]
@@ -83,12 +79,8 @@ def ollama() -> Iterator[str]:
             options = body["options"]
             request = ChatRequest(turns, max_tokens=options["num_predict"])
             text = quoting(request) if "Question: " in request.prompt else "Hi."
-            reply = {
-                "message": {"role": "assistant", "content": text},
-                "prompt_eval_count": 40,
-                "eval_count": 9,
-                "done_reason": "stop",
-            }
+            reply = {"message": {"role": "assistant", "content": text}, "prompt_eval_count": 40}
+            reply |= {"eval_count": 9, "done_reason": "stop"}
             content = json.dumps(reply).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
@@ -111,9 +103,8 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "colligate", *map(str, arguments)]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
+        options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+        done = subprocess.run(command, timeout=120, **options)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -145,9 +136,8 @@ def test_a_bench_run_has_the_stages_and_the_metric(colligate, tmp_path):
     [row] = [json.loads(line) for line in (tmp_path / "run/rows.jsonl").read_text().splitlines()]
     assert row["strategy"] == "two-looks"
     assert row["outcome"]["stages"] == {"look 1": ["tower", "park"]}
-    assert row["metrics"]["em"] == 0.0
-    assert row["metrics"]["gold_any_look 1"] == 1.0
-    assert row["metrics"]["words"] == 9.0
+    metrics = row["metrics"]
+    assert (metrics["em"], metrics["gold_any_look 1"], metrics["words"]) == (0.0, 1.0, 9.0)
 
 
 def test_the_server_streams_the_methods_events(package, tmp_path):
@@ -176,9 +166,8 @@ def test_the_method_passes_the_suite_as_the_guide_says(package, tmp_path):
     (tmp_path / "test_my_method.py").write_text(suite)
     command = [sys.executable, "-m", "pytest", "-q", "test_my_method.py"]
     environment = environment_with(package) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(command, timeout=300, **options)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 

@@ -32,15 +32,9 @@ def test_a_blocking_call_inside_an_answer_is_refused(folder):
 
     with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")
-        ask(
-            "When does the lease end?",
-            folder / "lease.md",
-            strategy="retrieve-read",
-            library=folder / "other",
-            model=model,
-            embedder="static",
-            on_event=listen,
-        )
+        options = {"library": folder / "other", "model": model, "embedder": "static"}
+        question = "When does the lease end?"
+        ask(question, folder / "lease.md", strategy="retrieve-read", on_event=listen, **options)
     assert refused
     assert "a blocking call cannot be made here" in refused[0]
 

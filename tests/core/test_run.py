@@ -122,12 +122,10 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
 async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run):
     rooms = []
     for capabilities in ([Capability.STRUCTURED], []):
-        run, model = make_run(
-            None, ['{"name": "Paris"}'] * 2, capabilities=capabilities, context_tokens=500
-        )
+        options = {"capabilities": capabilities, "context_tokens": 500}
+        run, model = make_run(None, ['{"name": "Paris"}'] * 2, **options)
         assert await run.room(Role.READER, ASK, 20) == 500 - 7 - 20
         room = await run.room(Role.READER, ASK, 20, schema=City)
-        assert room is not None
         await run.structured(ASK, City, max_tokens=20 + room)  # all of it, and
         with pytest.raises(ContextTooSmall):  # not one more
             await run.structured(ASK, City, max_tokens=20 + room + 1)
@@ -169,8 +167,7 @@ class Gate:
         for _ in range(5):
             await asyncio.sleep(0)
         self.now -= 1
-        completion: Completion = await self._chat(messages, **options)
-        return completion
+        return await self._chat(messages, **options)
 
 
 @pytest.mark.parametrize(("replied", "answered"), [(3, 6), (93, 2)])

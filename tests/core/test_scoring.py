@@ -56,13 +56,9 @@ async def test_label_odds_are_metered_traced_and_bounds_are_said_once(make_run, 
         assert given == LabelOdds({"yes": 0.5, "no": 0.5}, 0.5, ("no",))
     assert run.meter.report().scoring_passes == 4
     assert run.meter.tokens == 2 * (8 + 1 + 2)
-    measured = events(run, Measured)[0]
-    assert (measured.signal, measured.labels, measured.values) == (
-        "labels",
-        ("yes", "no"),
-        (0.5, 0.5),
-    )
-    assert (measured.mass, measured.bounded) == (0.5, ("no",))
+    seen = events(run, Measured)[0]
+    assert (seen.signal, seen.labels, seen.values) == ("labels", ("yes", "no"), (0.5, 0.5))
+    assert (seen.mass, seen.bounded) == (0.5, ("no",))
     [warning] = run.warnings
     assert "scripted does not report the odds of every label" in warning
 

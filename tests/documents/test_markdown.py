@@ -70,10 +70,7 @@ def rows_of(text: str) -> list[str]:
                 *("1 paragraph [five]: /six", "1 paragraph >"),
             ],
         ),
-        (
-            "---\nt: x\n---\n\n# A\n\nb\n",
-            ["1 code ---\nt: x\n---", "1 section A", "2 paragraph b"],
-        ),
+        ("---\nt: x\n---\n\n# A\n\nb\n", ["1 code ---\nt: x\n---", "1 section A", "2 paragraph b"]),
         ("---\n\ntext\n", ["1 paragraph ---", "1 paragraph text"]),  # no front matter
         (  # the facts of a slide
             "# A\n\n---\nlayout: wide\nb: c\n---\n\n# Note: x\n",
@@ -128,12 +125,8 @@ def test_the_structure_is_what_the_caller_knows_if_there_are_headings():
 def test_spans_hold_with_any_line_end(end):
     text = end.join(["lead", "", "# A", "", "para", "line", "", "- x", "- y", ""])
     tree = markdown_tree(text, "d")
-    assert [text[n.span.start : n.span.end] for n in tree.leaves] == [
-        "lead",
-        f"para{end}line",
-        "- x",
-        "- y",
-    ]
+    leaves = [text[node.span.start : node.span.end] for node in tree.leaves]
+    assert leaves == ["lead", f"para{end}line", "- x", "- y"]
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,9 @@ def test_markdown_blocks_end_sentences():
         "Title\n=====\nUnder it\n> quote\n> goes on\n\nlast\n"
     )
     assert split(text) == [
-        "# Head",
-        "Text goes on\nhere",
-        "- item one\n  goes on",
-        "- item two",
-        "| a. B. | c |\n|---|---|",
-        "| 1. Two. | 3 |",
-        "After",
-        "Title\n=====",
-        "Under it\n> quote\n> goes on",
-        "last",
+        *("# Head", "Text goes on\nhere", "- item one\n  goes on", "- item two"),
+        *("| a. B. | c |\n|---|---|", "| 1. Two. | 3 |"),
+        *("After", "Title\n=====", "Under it\n> quote\n> goes on", "last"),
     ]
 
 

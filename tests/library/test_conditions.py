@@ -13,16 +13,8 @@ from colligate.library.sources import (
     tell_apart,
 )
 
-REPORT = DocumentInfo(
-    "r",
-    "Annual Report",
-    "/a/b/r.pdf",
-    9,
-    1,
-    1,
-    "en",
-    {"date": "2024-03-01", "pages": "12", "title": "Untitled"},
-)
+FACTS = {"date": "2024-03-01", "pages": "12", "title": "Untitled"}
+REPORT = DocumentInfo("r", "Annual Report", "/a/b/r.pdf", 9, 1, 1, "en", FACTS)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +136,7 @@ def test_documents_of_one_title_are_told_apart_by_their_folders_or_files(sources
     ],
 )
 def test_a_question_names_files_as_they_are_written(question, named):
-    names = {
-        "pump": "/d/heat-pump_v2.txt",
-        "plan": "/d/plan.md",
-        "notes": "/d/notes.md",
-        "year": "/d/2023.md",
-        "cafe": "/d/Caf\u00e9 1.md",
-        "none": "",
-    }
+    names = {"pump": "/d/heat-pump_v2.txt", "plan": "/d/plan.md", "notes": "/d/notes.md"}
+    names |= {"year": "/d/2023.md", "cafe": "/d/Caf\u00e9 1.md", "none": ""}
     infos = [DocumentInfo(key, "T", source, 9, 1, 1, "en") for key, source in names.items()]
     assert find_named(question, infos) == named

@@ -38,9 +38,8 @@ def server() -> Iterator[HubServer]:
 @pytest.fixture(scope="session")
 def smollm2_hf(smollm2_folder: Path) -> Iterator[HFModel]:
     """SmolLM2-135M-Instruct in float32, a window of 1,024 tokens. Shared: do not close it."""
-    model = HFModel(
-        str(smollm2_folder), name="hf:smollm2-135m", context_tokens=1024, dtype="float32"
-    )
+    options = {"context_tokens": 1024, "dtype": "float32"}
+    model = HFModel(str(smollm2_folder), name="hf:smollm2-135m", **options)
     yield model
     asyncio.run(model.aclose())
 

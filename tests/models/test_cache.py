@@ -31,8 +31,7 @@ async def test_the_same_request_is_asked_once(scripted_model, cache):
     inner = scripted_model([paid])
     model = CachedChat(inner, cache)
     assert isinstance(model, ChatModel)
-    first = await ask(model)
-    assert first == paid
+    assert await ask(model) == paid
     pieces: list[str] = []
     second = await ask(model, on_token=pieces.append)
     assert second == replace(paid, warnings=(), cached=True)
@@ -100,8 +99,7 @@ async def test_likelihoods_are_remembered(scripted_model, cache):
     pairs = [("aaa", "x"), ("a", "x")]
     for turn in range(2):
         scores = await model.likelihoods(pairs)
-        assert scores == [[-3.0, -0.5], [-1.0, -0.5]]
-        assert scores.cached == (turn == 1)
+        assert (scores, scores.cached) == ([[-3.0, -0.5], [-1.0, -0.5]], turn == 1)
     assert asked == [pairs]
 
 
@@ -122,8 +120,7 @@ async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
         seen = await model.attention("some text", [(0, 4)])
         assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",), cached=turn == 1)
         assert list(odds.odds) == ["yes", "no"]
-        assert seen == [0.5]
-        assert seen.cached == (turn == 1)
+        assert (seen, seen.cached) == ([0.5], turn == 1)
     await model.labels(HELLO, ["yes", "no"])
     await model.labels(HELLO, ["no", "yes"])
     await model.attention("some text", [(0, 3)])
@@ -141,8 +138,7 @@ class Slow:
             async def chat(self, *args: Any, **options: Any) -> Completion:
                 slow.asked.set()
                 await slow.go.wait()
-                completion: Completion = await super().chat(*args, **options)
-                return completion
+                return await super().chat(*args, **options)
 
         self.model = Model(["one", "two"])
 

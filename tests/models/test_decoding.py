@@ -128,10 +128,8 @@ TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size
 def test_any_text_streams_in_any_tokens(tokenizer, text):
     for seed in range(2):
         pieces: list[str] = []
-        made = answer(
-            tokenizer, temperature=1.0, seed=seed,
-            grammar=literal(tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
+        options = {"grammar": literal(tokenizer, text), "on_piece": pieces.append}
+        made = answer(tokenizer, temperature=1.0, seed=seed, **options)
         assert made.text == "".join(pieces) == text
         assert made.finish_reason == "stop"
         assert all(pieces)
@@ -150,10 +148,8 @@ def test_blanks_of_sentencepiece_are_kept():
     for text in (" yes it is", "yes\u20ac it", "a  b \U0001f600 c"):
         pieces: list[str] = []
         before = tokenizer.backend_tokenizer.encode("The answer is").ids
-        made = answer(
-            tokenizer, before, temperature=1.0, seed=1,
-            grammar=literal(tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
+        options = {"grammar": literal(tokenizer, text), "on_piece": pieces.append}
+        made = answer(tokenizer, before, temperature=1.0, seed=1, **options)
         assert made.text == "".join(pieces) == text
         assert len(pieces) > 2
 

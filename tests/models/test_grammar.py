@@ -81,6 +81,10 @@ def ranged(low: int, high: int, width: int, make: Callable[[int, int], Typed]) -
     )
 
 
+def lists(field: Typed) -> st.SearchStrategy[Typed]:
+    return ranged(0, 2, 2, lambda a, b: (list[Annotated[field]], Field(min_length=a, max_length=b)))
+
+
 def fields() -> st.SearchStrategy[Typed]:
     """Types and constraints with which answers end soon."""
     values = st.text(max_size=5) | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none()
@@ -96,14 +100,7 @@ def fields() -> st.SearchStrategy[Typed]:
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
-            inner.flatmap(
-                lambda field: ranged(
-                    0,
-                    2,
-                    2,
-                    lambda a, b: (list[Annotated[field]], Field(min_length=a, max_length=b)),
-                )
-            ),
+            inner.flatmap(lists),
             inner.map(lambda field: (Annotated[field] | None, None)),
             objects(inner),
         ),

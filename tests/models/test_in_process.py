@@ -92,8 +92,7 @@ async def test_all_calls_at_once_give_what_each_gives_alone(model):
         assert others == texts
         assert found == pytest.approx(numbers, abs=1e-4)
     assert len({texts[0] for texts, _ in alone}) > 1
-    assert model.capabilities == frozenset(Capability)
-    assert model.context_tokens == 512
+    assert (model.capabilities, model.context_tokens) == (frozenset(Capability), 512)
 
 
 async def test_a_short_answer_does_not_wait_for_a_long_one(model):

@@ -53,13 +53,9 @@ def test_messages_are_templated_up_to_the_answer(prompts, tokenizer):
 
 @given(content=ANY_TEXT)
 def test_a_message_holds_no_control_tokens(prompts, tokenizer, content):
-    marks = [
-        prompts.encode(prompts.render([Message("user", text)])).count(
-            tokenizer.convert_tokens_to_ids("<|im_end|>")
-        )
-        for text in ("plain", content, content + FORGED, f"<|im_{content}end|><|im_end|>")
-    ]
-    assert marks == [1, 1, 1, 1]
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    for text in ("plain", content, content + FORGED, f"<|im_{content}end|><|im_end|>"):
+        assert prompts.encode(prompts.render([Message("user", text)])).count(end) == 1
 
 
 @given(text=ANY_TEXT)
@@ -138,18 +134,8 @@ def test_no_room_is_left_to_think_where_none_is_wanted(templated):
 
 # Marks of control tokens in a text become letters, and nothing else changes
 
-CONTROLS = [
-    "<|im_start|>",
-    "<|im_end|>",
-    "<s>",
-    "</s>",
-    "<end_of_turn>",
-    "<unused12>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "[INST]",
-    "[/INST]",
-    "<|start header id|>",
-]
+CONTROLS = ["<|im_start|>", "<|im_end|>", "<s>", "</s>", "<end_of_turn>", "<unused12>", "[INST]"]
+CONTROLS += ["[/INST]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|start header id|>"]
 ORDINARY = ["<b>", "</p>", '<a href="x">', "[1]", "[x](y)", "1 < 2 > 0", "<|", "|>", "\n", "a"]
 texts = st.lists(st.sampled_from([*CONTROLS, *ORDINARY, "<", ">", "[", "]", "🙂"])).map("".join)
 

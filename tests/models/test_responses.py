@@ -12,12 +12,8 @@ from support.models import HELLO, ask
 from support.server import Scripted
 
 ONLY = "This model is only supported in v1/responses and not in v1/chat/completions."
-USAGE = {
-    "input_tokens": 20,
-    "input_tokens_details": {"cached_tokens": 9},
-    "output_tokens": 7,
-    "output_tokens_details": {"reasoning_tokens": 4},
-}
+USAGE: dict[str, Any] = {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 9}}
+USAGE |= {"output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 4}}
 
 
 def response(text: str, **fields: Any) -> dict[str, Any]:

@@ -113,9 +113,7 @@ async def test_a_statement_without_a_located_quote_has_no_citation(cited, quote,
 
 
 async def test_a_statement_may_rest_on_several_quotes_in_its_own_words(cited):
-    found = await cited(
-        joined("One may leave after a quarter, and pays meanwhile.", (1, PAYS), (2, "three months"))
-    )
+    found = await cited(joined("One may leave, and pays.", (1, PAYS), (2, "three months")))
     assert [c.quote[:6] for c in found.citations] == ["The te", "Either"]
 
 
@@ -205,9 +203,8 @@ async def test_marks_the_model_wrote_itself_are_removed(cited):
 async def test_statements_of_an_earlier_step_are_those_with_places(make_run):
     async with InMemorySources([LEASE]) as sources:
         run, _ = make_run(sources)
-        kept = await locate_statements(
-            QUESTION, [said(1, PAYS, "950 euros."), said(1, "nowhere", "Lost.")], [RENT], run
-        )
+        statements = [said(1, PAYS, "950 euros."), said(1, "nowhere", "Lost.")]
+        kept = await locate_statements(QUESTION, statements, [RENT], run)
     assert [(it.sentence, it.places[0].meaning) for it in kept] == [("950 euros.", Verdict.UNCLEAR)]
     noted = [each.line() for _, each in run.trace.events]
     assert not any("950" in line for line in noted)  # nothing is said of the numbers of a note
@@ -264,8 +261,6 @@ async def test_words_of_several_passages_are_those_beside_the_other_quotes(make_
         both = joined("Costs were 7 thousand.", (0, "Costs: 7."), (0, "In thousands."))
         found = await cite("What were the costs?", [both], shown, run)
         alone = await cite("In what?", [joined("Thousands.", (0, "In thousands."))], shown, run)
-    assert [each.span.start for each in found.citations] == [
-        text.index("Costs: 7."),
-        text.rindex("In thousands."),
-    ]
+    starts = [each.span.start for each in found.citations]
+    assert starts == [text.index("Costs: 7."), text.rindex("In thousands.")]
     assert not alone.citations

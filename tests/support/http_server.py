@@ -162,15 +162,9 @@ async def opened(app: FastAPI) -> AsyncIterator[None]:
 async def listening(app: FastAPI) -> AsyncIterator[str]:
     """The app behind a socket of this machine, with limits for connections; yields its URL."""
     limits = app.state.server.config
-    config = uvicorn.Config(
-        app,
-        http=partial(Connection, limits=limits, most=limits.connections),
-        ws="none",
-        port=0,
-        log_level="warning",
-        timeout_keep_alive=SECONDS_KEPT,
-        timeout_graceful_shutdown=5,
-    )
+    http = partial(Connection, limits=limits, most=limits.connections)
+    seconds = {"timeout_keep_alive": SECONDS_KEPT, "timeout_graceful_shutdown": 5}
+    config = uvicorn.Config(app, http=http, ws="none", port=0, log_level="warning", **seconds)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -221,13 +215,9 @@ class Command:
         self, environment: Mapping[str, str], *arguments: str, before: Sequence[str] = ()
     ) -> None:
         serve = (sys.executable, "-m", "colligate", "serve", "--port", "0")
-        self.process = subprocess.Popen(
-            [*before, *serve, *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*before, *serve, *arguments]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, **pipes)
         self.said = ""
 
     def line(self, pattern: str) -> str:

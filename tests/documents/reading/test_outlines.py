@@ -336,16 +336,8 @@ def test_what_is_none_of_these_is_plain_text(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
-        *(
-            ("a.tex", piece)
-            for piece in (
-                r"\def\a#1{\a{#1#1}\a{#1}}\a{b}",
-                r"\def\a{\a\a}",
-                r"\newcommand\a{{b",
-                r"\SI[",
-                r"\SI{\a{",
-            )
-        ),
+        *(("a.tex", piece) for piece in (r"\def\a#1{\a{#1#1}\a{#1}}\a{b}", r"\def\a{\a\a}")),
+        *(("a.tex", piece) for piece in (r"\newcommand\a{{b", r"\SI[", r"\SI{\a{")),
         *(("a.tex", piece) for piece in ("\\a{", "\\[ a ", "\\begin{verbatim}\n", "\\footnote{a}")),
         *(("a.rst", piece) for piece in (".. a::\n   ", "`a <", "=== ===\na b\n", "   .. b:: c\n")),
         *(("a.adoc", piece) for piece in (":a: {a}{a}\n", "|===\n|", "|===\n.9+|a ", "footnote:[")),

@@ -15,14 +15,8 @@ from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import ARCHITECTURES, TinyModel, finish
 
 # Of different lengths, within and beyond the sliding windows (16) of those that have one.
-PROMPTS = [
-    [17, 80, 31],
-    [5, 80, 31, 200, 17, 9, 44, 120] * 5,
-    [99, 20, 240, 33, 61, 7, 18, 150, 71, 12, 40],
-    [210, 64, 8, 19] * 6,
-    [33, 34, 35, 36, 37, 38],
-]
-
+PROMPTS = [[17, 80, 31], [5, 80, 31, 200, 17, 9, 44, 120] * 5]
+PROMPTS += [[99, 20, 240, 33, 61, 7, 18, 150, 71, 12, 40], [210, 64, 8, 19] * 6, [*range(33, 39)]]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -86,11 +80,7 @@ def test_at_most_so_many_are_computed_together(tiny):
 
 def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
     tiny = TinyModel(tiny_folder("llama"), context=48, mute=True)
-    requests = [
-        GenerationRequest(PROMPTS[1], 30),
-        GenerationRequest(PROMPTS[0], 20),
-        GenerationRequest([7] * 48, 5),
-    ]
+    requests = [*map(GenerationRequest, [PROMPTS[1], PROMPTS[0], [7] * 48], [30, 20, 5])]
     generator = start(tiny, *requests)
     answers = [finish(generator, request) for request in requests]
     assert [each.output_tokens for each in answers] == [8, 20, 0]
@@ -99,12 +89,7 @@ def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
 
 @pytest.mark.parametrize(
     ("configured", "end"),
-    [
-        ("as saved", "<|im_end|>"),
-        ([5, 80], 80),
-        (None, "<|im_end|>"),
-        ("as saved", "<|endoftext|>"),
-    ],
+    [("saved", "<|im_end|>"), ([5, 80], 80), (None, "<|im_end|>"), ("saved", "<|endoftext|>")],
     ids=["configuration", "list", "tokenizer", "turn"],
 )
 def test_an_end_token_ends_the_answer(tiny, configured, end):
@@ -115,7 +100,7 @@ def test_an_end_token_ends_the_answer(tiny, configured, end):
         logits[..., 40 if len(pieces) < 2 else token] = 1e9
 
     with pytest.MonkeyPatch.context() as patch, tiny.changing_logits(change):
-        if configured != "as saved":
+        if configured != "saved":
             patch.setattr(tiny.runtime.model.generation_config, "eos_token_id", configured)
         made = answer(tiny, PROMPTS[0], 9, on_piece=pieces.append)
     assert made.text == "".join(pieces) == tiny.tokenizer.decode([40, 40])

@@ -234,13 +234,8 @@ async def test_a_client_that_leaves_frees_its_run(served, model):
 def test_no_line_of_a_stream_is_too_long():
     """Open WebUI, for one, reads lines of at most 128 KiB."""
     evidence = {"document": "d" * 60, "start": 0, "end": 9, "score": 0.5, "reason": "r" * 60}
-    answer = {
-        "answer": "Yes.",
-        "citations": [],
-        "evidence": [evidence] * 1000,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-        "warnings": [],
-    }
+    answer = {"answer": "Yes.", "citations": [], "evidence": [evidence] * 1000, "warnings": []}
+    answer["usage"] = {"input_tokens": 1, "output_tokens": 1}
     completion = ChatCompletion("m", "default", "http://x/", [])
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < 1 << 17

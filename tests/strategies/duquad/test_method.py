@@ -175,16 +175,10 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
         done.append(replies.kinds[-1])
         return reply
 
-    answer, run, model = await asked(
-        make_run,
-        set_parameters(DuQUAD, settings),
-        [*DOCUMENTS, *extra],
-        reader=reader,
-        replies=says,
-        likelihood=likelihood,
-        attention=attention,
-        embedder=SIGNALS["embedder"],
-    )
+    options = {"reader": reader, "replies": says, "likelihood": likelihood, "attention": attention}
+    options["embedder"] = SIGNALS["embedder"]
+    strategy = set_parameters(DuQUAD, settings)
+    answer, run, model = await asked(make_run, strategy, [*DOCUMENTS, *extra], **options)
     assert done == [
         *["likelihood"] * count,  # 1. Phi_ppl of each document, then a_i of all
         "attention",

@@ -141,15 +141,9 @@ def model_tree(text: str, rows: list[tuple[str | None, str, int | None]]) -> Tre
 
 def test_a_tree_that_a_model_made_over_text_without_headings():
     text = "lead. gap one. first. gap two. second. third. gap three."
-    rows = [
-        ("abstract", "lead.", 0),
-        (None, "lead.", 1),
-        ("Rise", "first. gap two. second. third.", 0),
-        (None, "first.", 3),
-        ("Peak", "second.", 3),
-        (None, "second.", 5),
-        (None, "third.", 3),
-    ]
+    rows = [("abstract", "lead.", 0), (None, "lead.", 1)]
+    rows += [("Rise", "first. gap two. second. third.", 0), (None, "first.", 3)]
+    rows += [("Peak", "second.", 3), (None, "second.", 5), (None, "third.", 3)]
     made = build_article(lighthouse(text, flat=True), model_tree(text, rows))
     assert drawn(made) == [
         "abstract: abstract",

@@ -118,12 +118,8 @@ def decisions(run) -> list[tuple]:
 
 async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
     """Retrieve, S_0 of the chunk, FIFO of the headings named, one p_d, one reading."""
-    says = follow(
-        ("EXPAND", "==Prices=="),
-        ("EXPAND", "===Records==="),
-        ("ANSWER", "In 2003 the park opened"),
-        ("ANSWER", "The Texas SkyScreamer"),
-    )
+    answers = ("ANSWER", "In 2003 the park opened"), ("ANSWER", "The Texas SkyScreamer")
+    says = follow(("EXPAND", "==Prices=="), ("EXPAND", "===Records==="), *answers)
     run, model = make_run(sources, says)
     answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
     assert decisions(run) == [
