@@ -18,11 +18,7 @@ from colligate.models.weights import pull
 pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUESTION = "When was the tower built?"
-SMALL: dict[str, dict[str, Any]] = {
-    "duquad": {},
-    "dualrag": {"rounds": 1, "k": 2},
-    "spd-rag": {"searches": 1, "k": 2},
-}
+SMALL = {"duquad": {}, "dualrag": {"rounds": 1, "k": 2}, "spd-rag": {"searches": 1, "k": 2}}
 TOWER = "# The lighthouse\n\nThe tower was built in 1871 by Ada Mercer. It is 41 metres high.\n"
 HARBOUR = "# The harbour\n\nThe harbour was dredged in 1902. It takes ships of nine metres.\n"
 

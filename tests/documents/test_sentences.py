@@ -18,12 +18,8 @@ def split(text: str, language: str = "und") -> list[str]:
     ("text", "expected"),
     [
         (
-            "Item 1A. Risk Factors. We rely on e.g. Foo Inc. for U.S. sales of 3.5 million. Yes.",
-            [
-                "Item 1A. Risk Factors.",
-                "We rely on e.g. Foo Inc. for U.S. sales of 3.5 million.",
-                "Yes.",
-            ],
+            "Item 1A. Risks. We rely on e.g. Foo Inc. for U.S. sales of 3.5 million. Yes.",
+            ["Item 1A. Risks.", "We rely on e.g. Foo Inc. for U.S. sales of 3.5 million.", "Yes."],
         ),
         ("§ 3. The term is a year. § 4. It ends.", ["§ 3. The term is a year.", "§ 4. It ends."]),
         ("As § 3.2 says. Then Dr. Smith left.", ["As § 3.2 says.", "Then Dr. Smith left."]),

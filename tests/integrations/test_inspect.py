@@ -20,9 +20,7 @@ SAID = "Otters eat crabs."
 def reply(call: Any) -> str:
     if call.schema is None:
         return "What do otters eat?"
-    return (
-        NOT_FOUND if "horses" in call.messages[-1].content else statement_reply(SAID, SAID, "crabs")
-    )
+    return NOT_FOUND if "horses" in call.prompt else statement_reply(SAID, SAID, "crabs")
 
 
 @pytest.fixture

@@ -81,9 +81,8 @@ async def test_removal_leaves_no_trace_in_the_write_ahead_log(library, secret):
 @FOLDERS
 async def test_vectors_of_removed_passages_are_erased(library, folder, secret, embedder):
     await library.add(folder)
-    texts = [
-        next(text for text in embedder.passages if word in text) for word in (MARKER, "earthworms")
-    ]
+    words = (MARKER, "earthworms")
+    texts = [next(text for text in embedder.passages if word in text) for word in words]
     removed, kept = await embedder.embed(texts)
     assert find_vector(library, removed)
     await library.remove([secret])

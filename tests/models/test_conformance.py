@@ -114,10 +114,8 @@ async def test_empty_very_long_and_odd_texts_have_vectors_too(embedder):
 
 @pytest.fixture(params=["minilm", "http"])
 async def reranker(request, openai_server, policy) -> AsyncIterator[Reranker]:
-    over_http = request.param == "http"
-    reranker = (
-        HTTPReranker(openai_server.url, "r", policy=policy) if over_http else MiniLMReranker()
-    )
+    http = request.param == "http"
+    reranker = HTTPReranker(openai_server.url, "r", policy=policy) if http else MiniLMReranker()
     yield reranker
     await reranker.aclose()
     await reranker.aclose()

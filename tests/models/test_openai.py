@@ -31,21 +31,15 @@ async def test_one_call(openai_server, model):
     assert completion.model == model.name == f"openai:m@{openai_server.url}"
     assert completion.warnings == ()
     sent = openai_server.requests[0]
-    assert sent["messages"] == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello?"},
-    ]
+    assert sent["messages"] == [{"role": turn.role, "content": turn.content} for turn in HELLO]
     expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "seed": 3}
     assert expected.items() <= sent.items()
     assert isinstance(model, ChatModel)
 
 
 async def test_streaming_gives_the_same(openai_server, model):
-    usage = {
-        "prompt_tokens": 7,
-        "completion_tokens": 3,
-        "prompt_tokens_details": {"cached_tokens": 5},
-    }
+    usage: Any = {"prompt_tokens": 7, "completion_tokens": 3}
+    usage["prompt_tokens_details"] = {"cached_tokens": 5}
     openai_server.say("A somewhat longer answer.", finish_reason="length", usage=usage)
     pieces: list[str] = []
     completion = await ask(model, HELLO, on_token=pieces.append)

@@ -17,11 +17,8 @@ USAGE |= {"output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 4}}
 
 
 def response(text: str, **fields: Any) -> dict[str, Any]:
-    said = {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text}],
-    }
+    content = [{"type": "output_text", "text": text}]
+    said = {"type": "message", "role": "assistant", "content": content}
     output = [{"type": "reasoning", "summary": []}, *([said] if text else [])]
     return {"status": "completed", "error": None, "output": output, "usage": USAGE, **fields}
 

@@ -6,7 +6,6 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.sources import SearchMode
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.spd_rag import SPDRAG
@@ -16,11 +15,7 @@ TEXT = "Revenue was 6,780 million dollars. It grew by a fifth."
 
 @pytest.mark.parametrize(
     "strategy",
-    [
-        DuQUAD(mode=SearchMode.SPARSE),
-        SPDRAG(mode=SearchMode.SPARSE),
-        DualRAG(mode=SearchMode.SPARSE),
-    ],
+    [DuQUAD(mode="sparse"), SPDRAG(mode="sparse"), DualRAG(mode="sparse")],
     ids=lambda strategy: strategy.name,
 )
 async def test_prompts_show_the_full_title(ask, strategy):

@@ -194,11 +194,8 @@ def ask(colligate: Colligate, tower_reader: Any) -> Callable[..., subprocess.Com
 
 def asking(server: Any, *arguments: str | Path) -> list[str | Path]:
     # What a test gives comes last, and so counts.
-    model = f"openai:reader@{server.url}"
-    return [
-        *("ask", "--model", model, "--embedder", "static", "When was the tower built?"),
-        *arguments,
-    ]
+    named = ("--model", f"openai:reader@{server.url}", "--embedder", "static")
+    return ["ask", *named, "When was the tower built?", *arguments]
 
 
 @pytest.fixture

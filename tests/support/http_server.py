@@ -84,9 +84,7 @@ class ServerClient(httpx2.AsyncClient):
         """Ask without waiting for the answer."""
         return asyncio.create_task(self.ask(*args, **how))
 
-    async def add(
-        self, files: Mapping[str, str | bytes], library: str = "default"
-    ) -> dict[str, Any]:
+    async def add(self, files: Mapping[str, str | bytes], library: str = "default") -> Any:
         """Upload files; the job when it has ended."""
         job = await self.upload(files, library)
         return (await self.events(f"/api/jobs/{job}/events"))[-1][1]

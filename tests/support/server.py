@@ -141,9 +141,7 @@ class OpenAIServer(Loopback):
         """Close the connection without a word."""
         self.script += [Scripted("hang up", path)] * times
 
-    def garble(
-        self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
-    ) -> None:
+    def garble(self, body: bytes = b'{"a": [', times: int = 1, *, path: str | None = None) -> None:
         """Reply with these bytes as JSON."""
         self.script += [Scripted("raw", path, body=body)] * times
 
@@ -354,9 +352,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             results.sort(key=lambda result: -result["relevance_score"])
             self._send(200, {"results": results[: body.get("top_n")]})
 
-        def _error(
-            self, status: int, message: str, code: str | None, param: str | None = None
-        ) -> None:
+        def _error(self, status: int, message: str, code: str | None, param: str | None = None):
             error = {"message": message, "type": "error", "code": code, "param": param}
             self._send(status, {"error": error})
 

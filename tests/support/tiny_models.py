@@ -108,9 +108,8 @@ def save_bert(folder: Path, text: str, head: str = "BertModel", **options: Any) 
     transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(words), **{**sizes, "intermediate_size": 32, **options}
-    )
+    sizes |= {"vocab_size": len(words), "intermediate_size": 32}
+    config = transformers.BertConfig(**{**sizes, **options})
     getattr(transformers, head)(config).save_pretrained(folder)
     return folder
 

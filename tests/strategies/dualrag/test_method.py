@@ -78,11 +78,8 @@ def kinds(model) -> list[str]:
 
 ROUND = ["Reasoning", "Entities", "Summary"]
 WRITTEN = ["Reasoning", "Entities", "text"]
-QUERIES = [
-    "Who was the director of Silver Harbour?",
-    "Where was Ada Mercer born?",
-    "In which country is Lund?",
-]
+QUERIES = ["Who was the director of Silver Harbour?", "Where was Ada Mercer born?"]
+QUERIES += ["In which country is Lund?"]
 ENOUGH = World(Reasoning={"thought": "It is Sweden.", "need_retrieve": False})  # f_1 = 0
 
 

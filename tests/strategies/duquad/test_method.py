@@ -45,11 +45,8 @@ def named(*documents: int, said: str = "I think so.") -> str:
     return f"{said}\n{json.dumps({'important_docs': documents})}"
 
 
-def scores(**by_number: tuple[float, str]) -> str:
-    rows = [
-        {"doc_id": int(number[1:]), "p": p, "answer": answer}
-        for number, (p, answer) in by_number.items()
-    ]
+def scores(**given: tuple[float, str]) -> str:
+    rows = [{"doc_id": int(n[1:]), "p": p, "answer": answer} for n, (p, answer) in given.items()]
     return json.dumps({"scores": rows})
 
 
@@ -132,15 +129,13 @@ SIGNALS = {
 }
 
 
-async def asked(
-    make_run, strategy=TWO, documents=DOCUMENTS, question=QUESTION, reader=None, **options
-):
+async def asked(make_run, strategy=TWO, documents=DOCUMENTS, reader=None, **options):
     options = {"likelihood": BEST_FIRST, "embedder": Leaning()} | options
     replies = options.pop("replies", Saying())
     async with InMemorySources(documents) as sources:
         run, model = make_run(sources, replies, **options)
         run.reader = reader or QuotingReader()
-        answer = await strategy.answer(question, run)
+        answer = await strategy.answer(QUESTION, run)
     return answer, run, model
 
 
@@ -212,11 +207,8 @@ async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_repl
         "document 2, named by the global and the local agent, DocScore 0.90"
     )
     (gated,) = events(run, Gated)
-    assert [(s.number, s.p, s.kept) for s in gated.scores] == [
-        (2, 0.9, True),
-        (1, 0.1, False),
-        (4, 0.5, True),
-    ]
+    kept = [(score.number, score.p, score.kept) for score in gated.scores]
+    assert kept == [(2, 0.9, True), (1, 0.1, False), (4, 0.5, True)]
     assert [len(s.sentences) for s in gated.scores] == [1, 0, 1]
 
 
