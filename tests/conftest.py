@@ -1,7 +1,5 @@
 """Fixtures for every test: a real server that speaks OpenAI's protocol, and a scripted model."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Calls that run together, equal calls that are one, and threads that end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """What the documents name is there: links, commands, options, and figures of result files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -29,7 +27,7 @@ def list_anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_its_links_lead_somewhere(page: Path) -> None:
+def test_its_links_lead_somewhere(page):
     missing = []
     for link in LINK.findall(FENCED.sub("", page.read_text("utf-8"))):
         name, _, anchor = link.partition("#")
@@ -52,7 +50,7 @@ def list_commands() -> Iterator[tuple[str, list[str]]]:
             yield f"{page.name}: {line}", words[1 : min(ends, default=len(words))]
 
 
-def test_every_command_shown_has_these_options() -> None:
+def test_every_command_shown_has_these_options():
     wrong, seen = [], 0
     for where, words in list_commands():
         seen += 1
@@ -66,13 +64,13 @@ def test_every_command_shown_has_these_options() -> None:
     assert wrong == []
 
 
-def test_the_tables_are_what_the_result_files_say() -> None:
+def test_the_tables_are_what_the_result_files_say():
     command = [sys.executable, str(ROOT / "benchmarks" / "results.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_result_says_how_it_was_made() -> None:
+def test_every_result_says_how_it_was_made():
     for file in (ROOT / "docs" / "results").glob("*.json"):
         run = json.loads(file.read_text("utf-8"))
         assert run["name"] == file.stem

@@ -1,18 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 
 from colligate import Answer, Engine, Library, ask
 from colligate.documents import Hit
-from colligate.errors import (
-    BudgetExceeded,
-    MissingPath,
-    NoDocuments,
-    UnknownDocument,
-    UsageError,
-)
+from colligate.errors import BudgetExceeded, MissingPath, NoDocuments, UnknownDocument, UsageError
 from colligate.testing import ScriptedModel
 from support.brain import Reader
 from support.documents import make_all
@@ -40,9 +32,8 @@ def test_a_question_over_a_folder_inside_a_running_loop(folder, engine):
     answer = ask(QUESTION, str(folder), **engine)
     assert answer.text == "Bicycles stand in the yard. [1]"
     assert answer.citations[0].quote == "Bicycles stand in the yard, never in the hall."
-    assert answer.usage.calls == 1
-    assert answer.usage.retrieval_rounds == 1
-    assert answer.usage.cost_usd == 0.0
+    usage = answer.usage
+    assert (usage.calls, usage.retrieval_rounds, usage.cost_usd) == (1, 1, 0.0)
 
 
 def test_a_library_in_three_lines(folder, engine):
@@ -72,9 +63,7 @@ async def test_files_that_fail_are_named_with_each_answer(folder, engine):
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_language_that_the_embedder_does_not_know_is_noted_at_the_first_search(
-    folder, engine, named
-):
+async def test_a_language_unknown_to_the_embedder_is_said_at_first_search(folder, engine, named):
     text = "# Hausordnung\n\nFahrräder stehen im Hof und niemals im Flur des Hauses.\n"
     (folder / "regeln.md").write_text(text)
     notes = []
@@ -217,9 +206,7 @@ class Sure:
         (0.3, "bold", 0.3),
     ],
 )
-def test_the_risk_asked_for_reaches_the_reader(
-    folder, engine, monkeypatch, probability, given, setting, risk
-):
+def test_the_risk_reaches_a_reader(folder, engine, monkeypatch, probability, given, setting, risk):
     monkeypatch.setenv("COLLIGATE_RISK", setting)
     reader = Sure(probability)
     answer = ask(QUESTION, [folder], risk=given, reader=reader, **engine)

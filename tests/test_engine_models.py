@@ -119,9 +119,6 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
     assert sent["/rerank"] == "Bearer rk-secret"
 
 
-# Needs
-
-
 def having(**roles: set[Capability]) -> dict[Role, set[Capability]]:
     return {Role(role): {CHAT, *offers} for role, offers in roles.items()}
 
@@ -231,9 +228,6 @@ async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
         ask("?", strategy=ReaderOnly(needed), model=model)
 
 
-# Shared models
-
-
 class Base(ScriptedModel):
     """Says its name, takes adapters, and writes down when it is closed."""
 
@@ -265,9 +259,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
 
 
 async def test_a_name_is_opened_once_and_adapters_share_their_base(opened):
-    async with Engine(
-        model="hf:base", worker_model="hf:base+one", scorer="hf:base", judge="hf:base+two"
-    ) as engine:
+    others = {"worker_model": "hf:base+one", "scorer": "hf:base", "judge": "hf:base+two"}
+    async with Engine(model="hf:base", **others) as engine:
         answers = await asyncio.gather(*(engine.ask("?", strategy=Roll()) for _ in range(5)))
     assert {answer.text for answer in answers} == {"hf:base hf:base+one hf:base hf:base+two"}
     assert [model.name for model in opened] == ["hf:base"]
@@ -280,9 +273,8 @@ def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
         '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
     )
     assert (ask("?", strategy=Roll())).text.startswith("hf:org/base+org/one ")
-    assert [(model.name, model.how["options"]) for model in opened] == [
-        ("hf:org/base", {"dtype": "float16"})
-    ]
+    (model,) = opened
+    assert (model.name, model.how["options"]) == ("hf:org/base", {"dtype": "float16"})
     assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
 
 

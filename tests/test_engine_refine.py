@@ -1,7 +1,5 @@
 """Refining through the engine: what `longrefiner` does before it reads."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate import Engine, LongRefiner

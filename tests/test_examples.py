@@ -40,9 +40,7 @@ each_question = pytest.mark.parametrize("item", QUESTIONS, ids=[q["id"] for q in
 
 
 def test_the_licences_are_complete_unchanged_and_listed():
-    found = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in LICENCES.iterdir()
-    }
+    found = {it.name: hashlib.sha256(it.read_bytes()).hexdigest() for it in LICENCES.iterdir()}
     assert found == DIGESTS
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [name for name in DIGESTS if f"`{name}`" not in readme] == []

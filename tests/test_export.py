@@ -1,7 +1,5 @@
 """Answers and progress as text for other programs: nothing that a document wrote is active."""
 
-from __future__ import annotations
-
 import errno
 import io
 from collections.abc import Iterator
@@ -78,8 +76,6 @@ def test_an_event_is_one_line(event):
     assert len(render_event(event).splitlines()) == 1
 
 
-# Files
-
 QUOTE = "Fees (table):\n| late | 10 % |\n# 1. *No* <b>credit</b> & $5_000 ![x](http://example.org)"
 PLACE = {
     **citation("Rules & <b>laws</b>", ["Rules", "Fees"], 3),
@@ -127,9 +123,7 @@ def test_a_file_has_the_table_beside_the_answer(paid, ending):
         rows = [[cell.text for cell in row.cells] for row in table.rows]
     else:
         page = content if ending == ".html" else MARKDOWN.render(content.decode()).encode()
-        rows = [
-            [squeeze(cell.text_content()) for cell in row] for row in read_html(page).xpath("//tr")
-        ]
+        rows = [[squeeze(td.text_content()) for td in row] for row in read_html(page).xpath("//tr")]
     assert rows == [
         ["document", "late | fee"],
         ["Rules | <b>laws</b>", "10 % [1]"],
@@ -209,9 +203,6 @@ def test_no_text_ends_a_bibtex_entry(title, authors):
     written = FORMATS[".bib"].render(cited).decode()
     depths = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in written))
     assert depths.index(0, written.index("{")) == written.rindex("}")
-
-
-# Notebooks
 
 
 def in_notebook(text: str, quote: str, *stretches: tuple[int, int], **more: Any) -> Any:

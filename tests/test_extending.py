@@ -1,7 +1,5 @@
 """The code of docs/extending.md, installed as another package would install it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -37,12 +35,8 @@ high.
 It was built in 1901 by Ada Holm.
 """
 QUESTION = "Who built the tower? Holm"
-QUIZ = {
-    "clue": QUESTION,
-    "solutions": ["Ada Holm"],
-    "pages": {"tower": "It was built in 1901 by Ada Holm.", "park": "The park has ponds."},
-    "page": "tower",
-}
+PAGES = {"tower": "It was built in 1901 by Ada Holm.", "park": "The park has ponds."}
+QUIZ = {"clue": QUESTION, "solutions": ["Ada Holm"], "pages": PAGES, "page": "tower"}
 SUITE = """
 title = "Quiz"
 strategies = [{ name = "two-looks" }]
@@ -85,12 +79,8 @@ def ollama() -> Iterator[str]:
             options = body["options"]
             request = ChatRequest(turns, max_tokens=options["num_predict"])
             text = quoting(request) if "Question: " in request.prompt else "Hi."
-            reply = {
-                "message": {"role": "assistant", "content": text},
-                "prompt_eval_count": 40,
-                "eval_count": 9,
-                "done_reason": "stop",
-            }
+            reply = {"message": {"role": "assistant", "content": text}, "prompt_eval_count": 40}
+            reply |= {"eval_count": 9, "done_reason": "stop"}
             content = json.dumps(reply).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
@@ -113,18 +103,15 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "colligate", *map(str, arguments)]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
+        options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+        done = subprocess.run(command, timeout=120, **options)
         assert done.returncode == 0, done.stderr
         return done
 
     return run
 
 
-def test_the_command_line_asks_with_all_of_them(
-    colligate: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_command_line_asks_with_all_of_them(colligate, tmp_path):
     (tmp_path / "talk.srt").write_text(CAPTIONS)
     done = colligate(
         "ask", QUESTION, "talk.srt", "--strategy", "two-looks", "--set", "k=3",
@@ -142,32 +129,25 @@ def test_the_command_line_asks_with_all_of_them(
     assert "newest" in [event.get("how") for event in trace if event.get("event") == "retrieved"]
 
 
-def test_a_bench_run_has_the_stages_and_the_metric(
-    colligate: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_bench_run_has_the_stages_and_the_metric(colligate, tmp_path):
     (tmp_path / "quiz.jsonl").write_text(json.dumps(QUIZ) + "\n")
     (tmp_path / "quiz.toml").write_text(SUITE)
     colligate("bench", "run", "quiz.toml", "--data", ".", "--out", "run")
     [row] = [json.loads(line) for line in (tmp_path / "run/rows.jsonl").read_text().splitlines()]
     assert row["strategy"] == "two-looks"
     assert row["outcome"]["stages"] == {"look 1": ["tower", "park"]}
-    assert row["metrics"]["em"] == 0.0
-    assert row["metrics"]["gold_any_look 1"] == 1.0
-    assert row["metrics"]["words"] == 9.0
+    metrics = row["metrics"]
+    assert (metrics["em"], metrics["gold_any_look 1"], metrics["words"]) == (0.0, 1.0, 9.0)
 
 
-def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) -> None:
+def test_the_server_streams_the_methods_events(package, tmp_path):
     with in_use(package), threaded(tmp_path, ScriptedModel(quoting)) as url:
         library = f"{url}api/libraries/default"
         with httpx2.Client(trust_env=False, timeout=60) as client:
             files = [("files", ("talk.srt", CAPTIONS.encode()))]
             job = client.post(f"{library}/files", files=files).json()["job"]
             client.get(f"{url}api/jobs/{job}/events")
-            body = {
-                "question": QUESTION,
-                "strategy": "two-looks",
-                "stream": True,
-            }
+            body = {"question": QUESTION, "strategy": "two-looks", "stream": True}
             events = parse_events(client.post(f"{library}/ask", json=body).text)
     [looked] = [data for _, data in events if data.get("event") == "looked"]
     assert looked["line"] == "look 1: 1 passages"
@@ -175,25 +155,22 @@ def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("check", backend_suite)
-async def test_the_backend_keeps_the_promises_of_a_chat_model(
-    package: Path, ollama: str, check: Callable[..., Any]
-) -> None:
+async def test_the_backend_keeps_the_promises_of_a_chat_model(package, ollama, check):
     with in_use(package):
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
 
 
-def test_the_method_passes_the_suite_as_the_guide_says(package: Path, tmp_path: Path) -> None:
+def test_the_method_passes_the_suite_as_the_guide_says(package, tmp_path):
     """In a folder of its own, with pytest and no plug-in of it."""
     [suite] = re.findall(r"```python\n(import asyncio\n.*?strategy_suite.*?)```", GUIDE, re.S)
     (tmp_path / "test_my_method.py").write_text(suite)
     command = [sys.executable, "-m", "pytest", "-q", "test_my_method.py"]
     environment = environment_with(package) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(command, timeout=300, **options)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 
 
-def test_the_parameters_of_the_method_are_explained(colligate: Callable[..., Any]) -> None:
+def test_the_parameters_of_the_method_are_explained(colligate):
     assert "passages of a look" in colligate("strategies", "two-looks").stdout

@@ -1,7 +1,5 @@
 """Proofs, whatever the documents hold and whatever a file says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A hostile document before the real small model, embedder and library, nothing scripted."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

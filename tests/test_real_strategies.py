@@ -1,7 +1,5 @@
 """The three strategies with a real model of 135 million parameters: what holds whatever it says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,11 +18,7 @@ from colligate.models.weights import pull
 pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUESTION = "When was the tower built?"
-SMALL: dict[str, dict[str, Any]] = {
-    "duquad": {},
-    "dualrag": {"rounds": 1, "k": 2},
-    "spd-rag": {"searches": 1, "k": 2},
-}
+SMALL = {"duquad": {}, "dualrag": {"rounds": 1, "k": 2}, "spd-rag": {"searches": 1, "k": 2}}
 TOWER = "# The lighthouse\n\nThe tower was built in 1871 by Ada Mercer. It is 41 metres high.\n"
 HARBOUR = "# The harbour\n\nThe harbour was dredged in 1902. It takes ships of nine metres.\n"
 
@@ -73,9 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", SMALL)
-async def test_it_ends_with_slices_and_all_that_it_cost(
-    reader: Brief, folder: Path, tmp_path: Path, name: str
-) -> None:
+async def test_it_ends_with_slices_and_all_that_it_cost(reader, folder, tmp_path, name):
     events: list[Any] = []
     chosen = load_strategy(name)(**SMALL[name])
     async with Engine(model=reader, embedder="static", library=tmp_path / "library") as engine:

@@ -1,7 +1,5 @@
 """Names and options from the environment and one file."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -121,7 +119,6 @@ def test_paths_in_a_file_start_from_its_folder(here, tmp_path):
         "embedder": f"st:{inside}/reader",
         "reranker": "cross-encoder:org/name",
     }
-    assert loaded.library is not None
     assert Path(loaded.library.name).resolve() == tmp_path / "lib"
     for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
                  "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip
@@ -170,11 +167,7 @@ def test_options_count_however_the_model_is_written(here, monkeypatch, written, 
         ('[options."openai:m"]\ntimeout = nan', 'options."openai:m".timeout', "above 0"),
         ('[options."openai:m"]\ndtype = "x"', 'options."openai:m".dtype', "in_flight"),
         ('[options."openai:m"]\nthinking = 3', 'options."openai:m".thinking', "expected a text"),
-        (
-            '[options."openai:m"]\nextra_body = 3',
-            'options."openai:m".extra_body',
-            "expected a table",
-        ),
+        ('[options."openai:m"]\nextra_body=3', 'options."openai:m".extra_body', "expected a table"),
         ('[options."openai:m".extra_body]\ntools = []', "extra_body", "itself sends tools"),
         ('[options."openai:m".extra_body]\na = 2026-01-01', "extra_body", "sent as JSON"),
         ('[options."openai:m".extra_body]\na = 1', "extra_body is not used", "trusts it"),
@@ -219,7 +212,6 @@ def test_the_schema_for_editors_is_that_of_the_file():
     schema = json.loads((DOCS / "colligate.schema.json").read_text("utf-8"))
     assert schema == json_schema(), "write json_schema() to docs/colligate.schema.json"
     shown = re.search(r"```toml\n(#:schema.*?)```", (DOCS / "guide.md").read_text("utf-8"), re.S)
-    assert shown is not None
     jsonschema.validate(tomllib.loads(shown[1]) | {"risk": 0.1}, schema)
 
 

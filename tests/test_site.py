@@ -1,7 +1,5 @@
 """The site that `make site` builds has every page, public name and command."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

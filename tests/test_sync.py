@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_blocking_call_inside_an_answer_is_refused(folder: Path) -> None:
+def test_a_blocking_call_inside_an_answer_is_refused(folder):
     model = ScriptedModel(lambda call: statement_reply(SAID, SAID, "3 May 2031"))
     refused = []
 
@@ -32,15 +32,9 @@ def test_a_blocking_call_inside_an_answer_is_refused(folder: Path) -> None:
 
     with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")
-        ask(
-            "When does the lease end?",
-            folder / "lease.md",
-            strategy="retrieve-read",
-            library=folder / "other",
-            model=model,
-            embedder="static",
-            on_event=listen,
-        )
+        options = {"library": folder / "other", "model": model, "embedder": "static"}
+        question = "When does the lease end?"
+        ask(question, folder / "lease.md", strategy="retrieve-read", on_event=listen, **options)
     assert refused
     assert "a blocking call cannot be made here" in refused[0]
 
@@ -60,7 +54,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
 
 
 @pytest.mark.linux  # processes are forked
-def test_a_forked_process_has_a_loop_of_its_own(folder: Path) -> None:
+def test_a_forked_process_has_a_loop_of_its_own(folder):
     with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")
     command = [sys.executable, "-c", FORKED, str(folder / "l")]

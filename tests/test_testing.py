@@ -1,7 +1,5 @@
 """The scripted model does what it is told, and the checks find a backend that breaks a promise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

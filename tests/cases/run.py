@@ -5,8 +5,6 @@
 The exit status is the number of cases that do not hold.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 The server is one as vLLM is: an adapter is another model of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -15,15 +13,6 @@ from typing import Any
 import pytest
 
 QUESTION = "When was the tower built?"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of the commands under test."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    return made
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def asked(server: Any) -> Counter[str]:
     return Counter(r["model"] for r in server.requests if r["path"] == "/chat/completions")
 
 
-def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> None:
+def test_the_router_alone_is_asked_under_its_adapter(ask, server):
     done = ask("--set", "router_adapter=router", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -84,9 +73,7 @@ def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> N
         (["--set", "reasoner_adapter=lost"], "dualrag", 1, "has no adapter lost"),
     ],
 )
-def test_a_wrong_adapter_is_said_before_anything_is_asked(
-    ask: Any, server: Any, more: list[str], strategy: str, status: int, said: str
-) -> None:
+def test_a_wrong_adapter_is_said_before_anyone_is_asked(ask, server, more, strategy, status, said):
     done = ask(*more, strategy=strategy)
     assert done.returncode == status
     assert said in done.stderr

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,7 @@ def fault(done: Any) -> str:
     return str(said[0])
 
 
-def test_json_is_one_object_whose_citations_are_slices_of_the_document(
-    ask: Any, colligate: Any, folder: Path
-) -> None:
+def test_json_is_one_object_whose_citations_are_slices_of_the_document(ask, colligate, folder):
     done = ask(folder, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -53,9 +50,7 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
     assert list(answer) == KEYS
     assert list(answer["usage"]) == USAGE
     assert answer["question"] == "When was the tower built?"
-    assert answer["strategy"] == "auto"
-    assert answer["found"] is True
-    assert answer["short_answer"] == "1871"
+    assert (answer["strategy"], answer["found"], answer["short_answer"]) == ("auto", True, "1871")
     [citation] = answer["citations"]
     assert set(citation) >= CITATION
     assert citation["section"] == ["The lighthouse", "Building"]
@@ -68,9 +63,7 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
         assert set(evidence) == {"document", "start", "end", "score", "reason"}
 
 
-def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
-    colligate: Any, asked: Any, folder: Path
-) -> None:
+def test_the_answer_is_on_standard_output_and_all_else_on_standard_error(colligate, asked, folder):
     done = colligate(*asked(folder, "--effort", "low"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -85,7 +78,7 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_path: Path) -> None:
+def test_the_answer_is_written_to_a_file_as_well(ask, folder, tmp_path):
     file = tmp_path / "answer.md"
     done = ask(folder, "--json", "-o", file)
     assert json.loads(done.stdout)["short_answer"] == "1871"
@@ -101,9 +94,7 @@ def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_pat
     assert "What was read" in file.read_text("utf-8")
 
 
-def test_parameters_of_the_strategy_are_set(
-    colligate: Any, tower_reader: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_parameters_of_the_strategy_are_set(colligate, tower_reader, folder, tmp_path):
     model = f"openai:reader@{tower_reader.url}"
     trace = tmp_path / "trace.jsonl"
     done = colligate.here(
@@ -117,22 +108,20 @@ def test_parameters_of_the_strategy_are_set(
     assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 1)
 
 
-def test_a_risk_is_of_no_use_where_no_probability_is_known(ask: Any, folder: Path) -> None:
+def test_a_risk_is_of_no_use_where_no_probability_is_known(ask, folder):
     for given, said in (([], False), (["--risk", "eager"], True)):
         done = ask(folder, "--strategy", "direct", *given)
         assert ("so --risk says nothing about it" in done.stderr) is said
 
 
-def test_how_likely_an_answer_is_right_is_said_where_it_is_known(capsys: Any) -> None:
+def test_how_likely_an_answer_is_right_is_said_where_it_is_known(capsys):
     sure = Answer("When?", "auto", "In 1871. [1]", found=True, probability=0.996)
     for answer in (sure, replace(sure, probability=None), replace(sure, found=False)):
         show(answer, RunOptions(), Watcher(None))
         assert ("likely right: 99%" in capsys.readouterr().err) is (answer is sure)
 
 
-def test_what_has_no_source_is_struck_out_in_a_terminal(
-    colligate: Any, openai_server: Any, folder: Path
-) -> None:
+def test_what_has_no_source_is_struck_out_in_a_terminal(colligate, openai_server, folder):
     quoted = {"passage": 1, "quote": "The tower was built in 1871 by Ada Mercer."}
     said = [
         {**quoted, "sentence": "It was built in 1871."},
@@ -149,7 +138,7 @@ def test_what_has_no_source_is_struck_out_in_a_terminal(
     assert "[uncited]" in answer
 
 
-def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:
+def test_what_is_not_in_the_documents_is_status_3(ask, folder):
     (folder / "tower.md").unlink()
     done = ask(folder)
     assert (done.returncode, done.stdout) == (3, "Not in these documents.\n")
@@ -192,9 +181,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who? " * 60], "is empty"),
     ],
 )
-def test_wrong_usage_is_status_2_and_one_line(
-    colligate: Any, openai_server: Any, folder: Path, arguments: list[str], says: str
-) -> None:
+def test_wrong_usage_is_status_2_and_one_line(colligate, openai_server, folder, arguments, says):
     (folder / "empty").mkdir()
     places = {"FOLDER": str(folder), "EMPTY": str(folder / "empty")}
     for name, place in places.items():
@@ -210,7 +197,7 @@ def test_wrong_usage_is_status_2_and_one_line(
     assert openai_server.requests == []
 
 
-def test_wrong_usage_empties_no_trace(colligate: Any, folder: Path, tmp_path: Path) -> None:
+def test_wrong_usage_empties_no_trace(colligate, folder, tmp_path):
     trace = tmp_path / "trace.jsonl"
     trace.write_text("of before")
     done = colligate.here("ask", "Who?", str(folder), "--set", "kk=3", "--trace", str(trace))
@@ -218,9 +205,7 @@ def test_wrong_usage_empties_no_trace(colligate: Any, folder: Path, tmp_path: Pa
     assert trace.read_text() == "of before"
 
 
-def test_a_second_question_neither_reads_nor_embeds_again(
-    ask: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_second_question_neither_reads_nor_embeds_again(ask, folder, tmp_path):
     # A file written this very moment may still change within a tick of the clock.
     for file in folder.iterdir():
         os.utime(file, (time.time() - 60,) * 2)
@@ -240,9 +225,7 @@ def _events(trace: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.linux
-def test_what_fails_outside_is_status_1_and_one_line(
-    ask: Any, colligate: Any, openai_server: Any, folder: Path
-) -> None:
+def test_what_fails_outside_is_status_1_and_one_line(ask, colligate, openai_server, folder):
     for arguments, says in (
         (("--trace", "/dev/full"), "the trace /dev/full: No space left on device"),
         (("--model", "openai:m@http://127.0.0.1:9/v1"), "nobody answers at http://127.0.0.1:9/v1"),
@@ -266,9 +249,7 @@ def test_what_fails_outside_is_status_1_and_one_line(
     assert "no answer within 2 seconds" in fault(done)
 
 
-def test_no_character_stops_the_output_and_json_loses_none(
-    asked: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path
-) -> None:
+def test_any_character_is_shown_and_kept_in_json(asked, colligate, openai_server, replying, folder):
     quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
     (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
     openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")
@@ -284,9 +265,8 @@ def test_no_character_stops_the_output_and_json_loses_none(
 
 @pytest.mark.posix
 def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
-    colligate: Any, asked: Callable[..., Any], ask: Any, openai_server: Any, folder: Path,
-    tmp_path: Path,
-) -> None:  # fmt: skip
+    colligate, asked, ask, openai_server, folder, tmp_path
+):
     for file in folder.iterdir():
         os.utime(file, (time.time() - 60,) * 2)
     openai_server.hold()
@@ -304,7 +284,7 @@ def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
 
 
 @pytest.mark.linux
-def test_a_closed_pipe_or_output_is_quiet(colligate: Any, asked: Any, folder: Path) -> None:
+def test_a_closed_pipe_or_output_is_quiet(colligate, asked, folder):
     reading, writing = os.pipe()
     os.close(reading)
     process = colligate.start(*asked(folder), stdout=writing)
@@ -315,9 +295,7 @@ def test_a_closed_pipe_or_output_is_quiet(colligate: Any, asked: Any, folder: Pa
     assert b"colligate:" not in err
     for closed in (">&-", "2>&-", ">/dev/full"):
         command = " ".join([*COMMAND, "tree", str(folder / "tower.md"), closed])
-        done = subprocess.run(
-            ["sh", "-c", command], env=colligate.environment, capture_output=True, check=False
-        )
+        done = subprocess.run(["sh", "-c", command], env=colligate.environment, capture_output=True)
         assert b"Traceback" not in done.stderr
         assert b"Exception" not in done.stderr
         assert done.returncode == (1 if closed == ">/dev/full" else 0)
@@ -325,8 +303,8 @@ def test_a_closed_pipe_or_output_is_quiet(colligate: Any, asked: Any, folder: Pa
 
 @pytest.mark.parametrize(("typed", "status"), [("n\n", 2), ("y\n", 0)])
 def test_many_calls_are_made_only_if_a_person_at_the_terminal_agrees(
-    colligate: Any, asked: Any, openai_server: Any, folder: Path, typed: str, status: int
-) -> None:
+    colligate, asked, openai_server, folder, typed, status
+):
     many = asked(folder, "--strategy", "spd-rag", "--set", "most_calls=1")
     ended, screen = colligate.in_terminal(*many, typed=typed)
     assert re.search(r"an agent for each of 2 documents takes about .* do it\? \[y/N\]", screen)

@@ -1,7 +1,5 @@
 """`colligate ask --proof` and `colligate audit`: are the cited words in the documents?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,7 @@ def audited(colligate: Any, file: Path, documents: Path) -> tuple[int, list[dict
     return done.returncode, json.loads(done.stdout)
 
 
-def test_a_proof_holds_until_the_document_changes(
-    colligate: Any, proof: Path, folder: Path
-) -> None:
+def test_a_proof_holds_until_the_document_changes(colligate, proof, folder):
     tower = folder / "tower.md"
     text = tower.read_text("utf-8")
     (item,) = json.loads(proof.read_text())["items"]
@@ -45,7 +41,7 @@ def test_a_proof_holds_until_the_document_changes(
     assert (found["status"], code) == ("no document", 1)
 
 
-def test_a_renamed_document_is_found_by_its_text(colligate: Any, proof: Path, folder: Path) -> None:
+def test_a_renamed_document_is_found_by_its_text(colligate, proof, folder):
     (folder / "tower.md").rename(folder / "renamed.md")
     done = colligate.here("audit", proof, "--documents", folder)
     assert done.returncode == 0
@@ -54,9 +50,7 @@ def test_a_renamed_document_is_found_by_its_text(colligate: Any, proof: Path, fo
     assert "1 of 1 citations hold" in done.stderr
 
 
-def test_a_proof_names_page_and_box_in_a_pdf(
-    colligate: Any, ask: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_proof_names_page_and_box_in_a_pdf(colligate, ask, folder, tmp_path):
     (folder / "tower.md").unlink()
     pages = [["Of the coast"], ["The tower was built in 1871 by Ada Mercer."]]
     (folder / "tower.pdf").write_bytes(text_pdf(pages))
@@ -107,9 +101,7 @@ OURS = {"document": "harbour-0000000000", "quote": DREDGED, "start": 15, "end": 
         ({"type": "Annotation", "target": {"source": "harbour.md", "selector": {}}}, "not checked"),
     ],
 )
-def test_citations_of_other_programs_are_checked(
-    colligate: Any, folder: Path, tmp_path: Path, cited: Any, status: str
-) -> None:
+def test_citations_of_other_programs_are_checked(colligate, folder, tmp_path, cited, status):
     (folder / "map.pdf").write_bytes(text_pdf([["Of the coast"], ["It was built in 1871."]]))
     (tmp_path / "cited.json").write_text(json.dumps(cited))
     code, [found] = audited(colligate, tmp_path / "cited.json", folder)
@@ -125,9 +117,7 @@ def test_citations_of_other_programs_are_checked(
         (json.dumps(FILE_CITATION), "FOLDER/none", "no such file or folder"),
     ],
 )
-def test_an_audit_of_nothing_is_wrong_usage(
-    colligate: Any, folder: Path, tmp_path: Path, written: str, documents: str, says: str
-) -> None:
+def test_an_audit_of_nothing_is_wrong_usage(colligate, folder, tmp_path, written, documents, says):
     (tmp_path / "cited.json").write_text(written)
     place = documents.replace("FOLDER", str(folder))
     done = colligate.here("audit", tmp_path / "cited.json", "--documents", place)

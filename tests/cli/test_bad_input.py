@@ -1,17 +1,13 @@
 """Bad files: each gets one line, and the good ones are still answered over."""
 
-import io
 import json
 import os
-import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.documents.reading.pdf.ocr import find_language_data
 from colligate.errors import MissingExtra
-from support.documents import scanned
+from support.documents import pack, scanned
 
 
 def _pdf(content: bytes, *more: bytes, trailer: bytes = b"") -> bytes:
@@ -32,36 +28,24 @@ def _pdf(content: bytes, *more: bytes, trailer: bytes = b"") -> bytes:
     return out + table + end + b"startxref\n%d\n%%%%EOF\n" % len(out)
 
 
-def _scanned() -> bytes:
-    return _pdf(b"0 0 100 100 re f")
-
-
 def _encrypted() -> bytes:
     password = b"<< /Filter /Standard /V 1 /R 2 /O <%s> /U <%s> /P -4 >>" % (b"ab" * 32, b"cd" * 32)
     return _pdf(b"0 0 9 9 re f", password, trailer=b"/Encrypt 5 0 R /ID [<00><00>]")
 
 
-def _zip_bomb() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", bytes(50_000_000))
-    return out.getvalue()
-
-
 BAD = {
     "empty.txt": (b"", "it is empty"),
     "broken.pdf": (b"%PDF-1.7\n" + bytes(range(256)) * 20, "the PDF is damaged"),
-    "scanned.pdf": (_scanned(), "it looks scanned; --ocr reads it"),
+    "scanned.pdf": (_pdf(b"0 0 100 100 re f"), "it looks scanned; --ocr reads it"),
     "encrypted.pdf": (_encrypted(), "it is encrypted"),
     "renamed.txt": (bytes(range(256)) * 40, "not text but binary data"),
     "broken.docx": (b"PK\x03\x04 and then nothing", "its zip archive is damaged"),
-    "bomb.docx": (_zip_bomb(), "unpack to more than"),
+    "bomb.docx": (pack({"word/document.xml": bytes(50_000_000)}), "unpack to more than"),
     "huge.txt": (b"word " * 20_000_000, "the limit is"),
 }
 
 
-def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, folder: Path) -> None:
+def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask, folder):
     for name, (data, _) in BAD.items():
         (folder / name).write_bytes(data)
     (folder / "latin.txt").write_bytes("Café à la carte.\n".encode("latin-1"))
@@ -78,7 +62,7 @@ def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, fol
 
 
 @pytest.mark.posix
-def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) -> None:
+def test_what_may_not_be_read_is_said(asked, colligate, folder):
     if os.geteuid() == 0:  # the superuser may read anything, unless that is taken away
         powers = "-dac_override,-dac_read_search"
         colligate.wrapper = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
@@ -96,20 +80,18 @@ def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) 
 
 
 @pytest.mark.parametrize("name", ["empty.txt", "encrypted.pdf", "broken.docx"])
-def test_a_bad_file_alone_is_a_fault(ask: Any, colligate: Any, folder: Path, name: str) -> None:
+def test_a_bad_file_alone_is_a_fault(ask, colligate, folder, name):
     data, why = BAD[name]
-    (folder / name).write_bytes(data)
-    for done in (
-        ask(folder / name),
-        *(colligate.here(c, folder / name) for c in ("tree", "index")),
-    ):
+    path = folder / name
+    path.write_bytes(data)
+    for done in (ask(path), *(colligate.here(each, path) for each in ("tree", "index"))):
         assert (done.returncode, done.stdout) == (1, "")
         assert why in done.stderr.splitlines()[-1]
         assert done.stderr.splitlines()[-1].startswith("colligate: ")
         assert "Traceback" not in done.stderr
 
 
-def test_a_scan_is_read_if_that_is_asked_for(colligate: Any, tmp_path: Path) -> None:
+def test_a_scan_is_read_if_that_is_asked_for(colligate, tmp_path):
     scan = tmp_path / "scan.pdf"
     scan.write_bytes(scanned([["The tower was built in 1871."]]))
     index = ("index", scan, "--ocr", "--library", tmp_path / "papers", "--embedder", "static")

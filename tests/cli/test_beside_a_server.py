@@ -1,7 +1,5 @@
 """Commands on a library that a running `colligate serve` answers from: both work at once."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -65,9 +63,7 @@ def ask(colligate: Any, tower_reader: Any, *options: str | Path) -> Any:
     return colligate.here("ask", QUESTION, "--json", *model, *options)
 
 
-def test_a_question_is_answered_beside_a_server_as_without_one(
-    colligate: Any, serving: Any, tower_reader: Any
-) -> None:
+def test_a_question_is_answered_beside_a_server_as_without_one(colligate, serving, tower_reader):
     alone = ask(colligate, tower_reader)
     assert alone.returncode == 0, alone.stderr
     server = serving("--token", "a-token-of-some-length")
@@ -80,9 +76,7 @@ def test_a_question_is_answered_beside_a_server_as_without_one(
     assert server.process.returncode == 0
 
 
-def test_the_server_sees_what_commands_add_and_remove(
-    colligate: Any, serving: Any, folder: Path
-) -> None:
+def test_the_server_sees_what_commands_add_and_remove(colligate, serving, folder):
     server = serving()
     assert "1871" in server.ask()["answer"]
     assert len(server.get("runs")) == 1
@@ -102,9 +96,7 @@ def test_the_server_sees_what_commands_add_and_remove(
     assert colligate.here("library", "verify").stdout.strip() == "the library is whole"
 
 
-def test_a_killed_server_leaves_nothing_in_the_way(
-    colligate: Any, serving: Any, tower_reader: Any
-) -> None:
+def test_a_killed_server_leaves_nothing_in_the_way(colligate, serving, tower_reader):
     serving().end(signal.SIGKILL)
     assert ask(colligate, tower_reader).returncode == 0
     assert "1871" in serving().ask()["answer"]

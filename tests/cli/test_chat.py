@@ -1,7 +1,5 @@
 """`colligate chat`: questions one after another."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -46,9 +44,7 @@ def chat(colligate: Any, chatting: list[str]) -> Callable[..., tuple[int, str, s
     return run
 
 
-def test_each_line_is_a_question_that_may_point_back(
-    chat: Any, colligate: Any, chatting: list[str]
-) -> None:
+def test_each_line_is_a_question_that_may_point_back(chat, colligate, chatting):
     at = chatting.index("--model")
     colligate.environment["COLLIGATE_MODEL"] = chatting[at + 1]
     del chatting[at : at + 2]
@@ -61,24 +57,20 @@ def test_each_line_is_a_question_that_may_point_back(
     assert "Traceback" not in err
 
 
-def test_as_json_an_object_a_line_and_the_status_of_the_last_question(
-    chat: Any, folder: Path
-) -> None:
+def test_as_json_an_object_a_line_and_the_status_of_the_last_question(chat, folder):
     status, out, err = chat(f"{FIRST}\nWho owns it?\n", "--json", "--where", "title~harbour")
     answers = [json.loads(line) for line in out.splitlines()]
     assert [answer["found"] for answer in answers] == [False, False]
     assert status == 3, err
 
 
-def test_a_wrong_strategy_is_said_before_a_question_is_read(chat: Any) -> None:
+def test_a_wrong_strategy_is_said_before_a_question_is_read(chat):
     status, _, err = chat("", "--strategy", "nosuch")
     assert status == 2
     assert "nosuch" in err
 
 
-def test_an_error_ends_one_question_and_not_the_conversation(
-    chat: Any, colligate: Any, chatting: list[str], openai_server: Any, folder: Path
-) -> None:
+def test_an_error_ends_one_question_not_the_chat(chat, colligate, chatting, openai_server, folder):
     assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     chatting.remove(str(folder))  # without a path the library is asked
     openai_server.fail(401, "the key is wrong")
@@ -113,9 +105,7 @@ class Terminal:
         os.close(self._master)
 
 
-def test_in_a_terminal_it_asks_answers_stops_and_leaves(
-    colligate: Any, chatting: list[str], openai_server: Any
-) -> None:
+def test_in_a_terminal_it_asks_answers_stops_and_leaves(colligate, chatting, openai_server):
     pytest.importorskip("readline")
     colligate.environment["TERM"] = "xterm"
     terminal = Terminal(colligate, chatting)

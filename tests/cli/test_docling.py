@@ -1,7 +1,5 @@
 """`--pdf docling`: the commands that have it, and what names it elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ def with_docling(colligate: Any, tmp_path: Path) -> Any:
     return colligate
 
 
-def test_option_and_variable_choose_it(with_docling: Any, report: Path) -> None:
+def test_option_and_variable_choose_it(with_docling, report):
     def by_docling(*options: str) -> bool:
         done = with_docling.here("tree", report, *options)
         assert done.returncode == 0, done.stderr
@@ -42,9 +40,7 @@ def test_option_and_variable_choose_it(with_docling: Any, report: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["ask", "index", "sync", "refine", "tree"])
-def test_without_the_program_one_line_says_how(
-    colligate: Any, folder: Path, report: Path, tmp_path: Path, command: str
-) -> None:
+def test_without_the_program_one_line_says_how(colligate, folder, report, tmp_path, command):
     colligate.environment["PATH"] = str(tmp_path)
     asking = ["Who built the tower?", "--model", "openai:m@http://127.0.0.1:9/v1"]
     asked = asking if command in ("ask", "refine") else []

@@ -3,7 +3,6 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,8 @@ def hostile(folder: Path, openai_server: Any, replying: Any) -> Path:
     return folder
 
 
-def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path) -> None:
-    arguments = asked(hostile)
-    status, screen = colligate.in_terminal(*arguments)
+def test_in_a_terminal(colligate, asked, hostile):
+    status, screen = colligate.in_terminal(*asked(hostile))
     assert status == 0, screen
     for attack in ("\x1b[2J", "\x1b]", "\x07", "\x9b", "\u202e"):
         assert attack not in screen
@@ -45,7 +43,7 @@ def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path)
     assert "[red]title" in text
 
 
-def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> None:
+def test_in_a_pipe(asked, colligate, hostile):
     done = colligate.here(*asked(hostile))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -56,14 +54,11 @@ def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> 
         assert "\x1b" not in shown.stdout + shown.stderr
 
 
-def test_as_json_and_in_the_prompt_it_is_material_only(
-    ask: Any, openai_server: Any, hostile: Path
-) -> None:
+def test_as_json_and_in_the_prompt_it_is_material_only(ask, openai_server, hostile):
     done = ask(hostile, "--json")
     assert done.stdout.isascii()
     assert "\x1b" not in done.stdout
     quote = json.loads(done.stdout)["citations"][0]["quote"]
-    assert QUOTE in quote
     assert quote.startswith(QUOTE)
     prompts = [each["messages"] for each in openai_server.requests]
     system, user = next(each for each in prompts if "<passage " in each[-1]["content"])
@@ -79,7 +74,7 @@ texts = st.text(st.one_of(st.characters(), harmful))
 
 @given(texts)
 @example("\x1b]0;title\x07\x9b2J")
-def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
+def test_visible_text_holds_nothing_a_terminal_obeys(text):
     shown = escape_controls(text)
     assert len(shown) == len(text)
     assert [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"] == []
@@ -87,27 +82,20 @@ def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_stays_as_it_is(text):
     assert escape_controls(text) == text
 
 
 @given(texts)
-def test_one_line_is_one_line(text: str) -> None:
+def test_one_line_is_one_line(text):
     assert len(to_one_line(text).splitlines()) <= 1
 
 
-def test_a_citation_whose_meaning_was_not_told_is_marked(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_citation_whose_meaning_was_not_told_is_marked(capsys):
     told, untold = (
-        Citation(
-            Span("a-1", 0, 5), "Otter", "Otters", (), page, ((0, 5),), "quote", meaning=meaning
-        )
+        Citation(Span("a-1", 0, 5), "Otter", "Rules", (), page, ((0, 5),), "quote", meaning=meaning)
         for page, meaning in ((3, Verdict.SUPPORTED), (4, Verdict.UNCLEAR))
     )
     show_answer(Answer("Who?", "auto", "Otter [1][2]", found=True, citations=(told, untold)))
     headings = [line for line in capsys.readouterr().out.splitlines() if "page" in line]
-    assert headings == [
-        "[1] Otters, page 3",
-        "[2] Otters, page 4, worded differently, please check",
-    ]
+    assert headings == ["[1] Rules, page 3", "[2] Rules, page 4, worded differently, please check"]

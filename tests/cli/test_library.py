@@ -18,7 +18,7 @@ def indexed(colligate: Any, folder: Path) -> list[dict[str, Any]]:
     return list(listed)
 
 
-def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> None:
+def test_index_says_what_became_of_the_files(colligate, folder):
     (folder / "empty.txt").touch()
     done = colligate.here("index", folder, "--embedder", "static", "--json", "--workers", "1")
     assert done.returncode == 0, done.stderr
@@ -33,7 +33,7 @@ def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> No
     assert "embedded: 0" in again.stdout
 
 
-def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
+def test_show_text_is_exactly_the_text(colligate, folder):
     text = "# Ünïcode\n\nfirst line\n\nsecond\u2028line \U0001f5fc end, no newline"
     (folder / "exact.md").write_text(text, encoding="utf-8")
     assert colligate.here("index", folder / "exact.md", "--embedder", "static").returncode == 0
@@ -44,7 +44,7 @@ def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
     assert document["characters"] == len(text)
 
 
-def test_show(colligate: Any, indexed: list[dict[str, Any]]) -> None:
+def test_show(colligate, indexed):
     tower = next(d for d in indexed if d["title"] == "The lighthouse")
     done = colligate.here("library", "show", tower["id"])
     assert "Building" in done.stdout
@@ -54,13 +54,12 @@ def test_show(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert colligate.here("library", "show", "nothing-like-it").returncode == 2
 
 
-def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> None:
+def test_remove(colligate, indexed, folder):
     tower, harbour = (d["id"] for d in sorted(indexed, key=lambda d: d["title"], reverse=True))
     done = colligate.here("library", "remove", tower, "--embedder", "static")
     assert (done.returncode, done.stdout) == (0, f"removed {tower}\n")
-    assert [d["id"] for d in json.loads(colligate.here("library", "list", "--json").stdout)] == [
-        harbour
-    ]
+    left = json.loads(colligate.here("library", "list", "--json").stdout)
+    assert [each["id"] for each in left] == [harbour]
     done = colligate.here("library", "remove", tower)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
@@ -68,7 +67,7 @@ def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> 
     assert b"Ada Mercer" not in left
 
 
-def test_verify(colligate: Any, indexed: list[dict[str, Any]]) -> None:
+def test_verify(colligate, indexed):
     done = colligate.here("library", "verify", "--embedder", "static")
     assert (done.returncode, done.stdout) == (0, "the library is whole\n")
     catalogue = sqlite3.connect(colligate.library / "catalogue.sqlite")
@@ -83,7 +82,7 @@ def test_verify(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert done.stdout.splitlines()[-1] == "repaired"
 
 
-def test_a_library_that_another_process_writes(colligate: Any, ask: Any, folder: Path) -> None:
+def test_a_library_that_another_process_writes(colligate, ask, folder):
     assert ask(folder).returncode == 0
     other = sqlite3.connect(colligate.library / "catalogue.sqlite")
     other.execute("BEGIN IMMEDIATE")
@@ -96,9 +95,7 @@ def test_a_library_that_another_process_writes(colligate: Any, ask: Any, folder:
     assert colligate.here("library", "remove", folder).returncode == 0
 
 
-def test_a_library_on_tables_is_made_listed_and_erased(
-    colligate: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_library_on_tables_is_made_listed_and_erased(colligate, folder, tmp_path):
     pytest.importorskip("lance")
     tables = tmp_path / "tables"
 

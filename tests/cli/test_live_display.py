@@ -4,8 +4,6 @@ import functools
 import io
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,9 +27,7 @@ _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
-    colligate: Any, asked: Callable[..., Any], openai_server: Any, folder: Path
-) -> None:
+def test_the_work_is_shown_then_answer_and_citations(colligate, asked, openai_server, folder):
     status, screen = colligate.in_terminal(*asked(folder))
     assert status == 0, screen
     assert _STYLES.search(screen)
@@ -46,9 +42,7 @@ def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
 
 
 @pytest.mark.parametrize("given", [[], ["--no-color"]])
-def test_a_narrow_terminal_without_colour(
-    colligate: Any, asked: Callable[..., Any], folder: Path, given: list[str]
-) -> None:
+def test_a_narrow_terminal_without_colour(colligate, asked, folder, given):
     if not given:
         colligate.environment["NO_COLOR"] = "1"
     status, screen = colligate.in_terminal(*asked(folder), *given, width=30)
@@ -60,7 +54,7 @@ def test_a_narrow_terminal_without_colour(
     assert max(len(line) for line in answer.splitlines() if "tokens" not in line) <= 30
 
 
-def test_in_a_log_a_phase_and_a_model_are_said_once(ask: Any, folder: Path, capsys: Any) -> None:
+def test_in_a_log_a_phase_and_a_model_are_said_once(ask, folder, capsys):
     said = ask(folder).stderr.splitlines()
     assert sum(line.startswith("asking the reader openai:reader@") for line in said) == 1
     with watch_run(stream=io.StringIO()) as watcher:
@@ -72,9 +66,7 @@ def test_in_a_log_a_phase_and_a_model_are_said_once(ask: Any, folder: Path, caps
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_quiet_command_says_only_what_went_wrong(
-    colligate: Any, asked: Callable[..., Any], folder: Path, first: bool
-) -> None:
+def test_a_quiet_command_says_only_what_went_wrong(colligate, asked, folder, first):
     (folder / "broken.docx").write_bytes(b"no document")
     words = asked(folder)
     status, screen = colligate.in_terminal(*(["-q", *words] if first else [*words, "--quiet"]))
@@ -88,7 +80,7 @@ def test_a_quiet_command_says_only_what_went_wrong(
     assert colligate.here(*words).stderr.count("\n") > 2, "the next one is not quiet"
 
 
-def test_a_verbose_command_says_each_step(ask: Any, openai_server: Any, folder: Path) -> None:
+def test_a_verbose_command_says_each_step(ask, openai_server, folder):
     said = ask(folder, "-v").stderr
     steps = re.findall(r"^\d+\.\d s: (.+)$", said, re.M)
     assert "found 3 passages" in steps
@@ -123,9 +115,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return shown
 
 
-def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(
-    terminal: Any, tmp_path: Path, capsys: Any
-) -> None:
+def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(terminal, tmp_path, capsys):
     writing = Writing("reader", "bundled", 1234)
     [step] = terminal(writing)
     assert "the reader bundled has written 1,234 tokens" in step
@@ -134,12 +124,12 @@ def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(
     assert capsys.readouterr().err == (tmp_path / "trace.jsonl").read_text() == ""
 
 
-def test_what_a_model_says_drives_no_terminal(terminal: Any) -> None:
+def test_what_a_model_says_drives_no_terminal(terminal):
     [line] = terminal(Asking("reader", "It is\x1b[2J\x07 high,\nand old", "chat", 9))
     assert "It is␛[2J␇ high, and old" in line
 
 
-def test_the_answer_is_shown_while_it_is_written_with_what_is_struck_out(terminal: Any) -> None:
+def test_the_answer_is_shown_while_it_is_written_with_what_is_struck_out(terminal):
     place = Passage(Span("d", 0, 9), "It was built.", "The tower", page=3)
     draft = [
         Drafted(0, "It was built in 1871.", "confirmed", (place, place)),
@@ -160,11 +150,8 @@ def test_the_answer_is_shown_while_it_is_written_with_what_is_struck_out(termina
     assert len(terminal(*draft, Answered(True, "It was built in 1871. [1]", ()))) == 1
 
 
-def test_the_bar_of_documents_stays_while_their_agents_work(terminal: Any) -> None:
-    calls = [
-        Asking("worker", "m", "chat", 900),
-        Asked("worker", "m", (), "{}", Usage(900, 9), 0.1),
-    ]
+def test_the_bar_of_documents_stays_while_their_agents_work(terminal):
+    calls = [Asking("worker", "m", "chat", 900), Asked("worker", "m", (), "{}", Usage(900, 9), 0.1)]
     bar, step = terminal(Progressed("reading documents", 12, 40, "The lease"), *calls)
     assert "the worker m replied" in step
     assert "reading documents The lease" in bar

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,14 +16,8 @@ HEAVY = {"torch", "numpy", "onnxruntime", "llguidance", "mmh3", "html_to_markdow
          "colligate.engine", "colligate.documents"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["ask", "--help"],
-    ],
-)
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
     code = (
         "import sys, atexit\n"
         f"sys.argv = ['colligate', *{arguments!r}]\n"
@@ -39,9 +32,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not [each for each in loaded if each.startswith(("colligate.lab", "colligate.scale"))]
 
 
-def test_a_question_is_answered_without_the_lab_and_the_cluster(
-    colligate: Any, openai_server: Any, tmp_path: Path
-) -> None:
+def test_a_question_is_answered_without_the_lab_and_the_cluster(colligate, openai_server, tmp_path):
     code = (
         "import sys\n"
         "from colligate.cli import main\n"
@@ -56,12 +47,12 @@ def test_a_question_is_answered_without_the_lab_and_the_cluster(
 
 
 @pytest.mark.parametrize(("name", "line"), COMMANDS.items())
-def test_the_list_of_commands_has_the_first_line_of_each(name: str, line: str) -> None:
+def test_the_list_of_commands_has_the_first_line_of_each(name, line):
     assert load_command(name).help.splitlines()[0] == line
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_each_help_are_right(name: str) -> None:
+def test_the_examples_of_each_help_are_right(name):
     command = load_command(name)
     for inner, leaf in getattr(command, "commands", {"": command}).items():
         heading, *examples = leaf.epilog.splitlines()
@@ -73,12 +64,12 @@ def test_the_examples_of_each_help_are_right(name: str) -> None:
             leaf.make_context(name, words[len(path) :])
 
 
-def test_a_paragraph_of_help_is_wrapped_once(colligate: Any) -> None:
+def test_a_paragraph_of_help_is_wrapped_once(colligate):
     assert "strategy is checked against the models." in colligate.here("doctor", "-h").stdout
 
 
 @pytest.mark.parametrize("name", ["ask", "chat", "table", "refine", "index", "serve"])
-def test_options_for_research_are_shown_when_asked_for(colligate: Any, name: str) -> None:
+def test_options_for_research_are_shown_when_asked_for(colligate, name):
     plain, whole = (colligate.here(name, each).stdout for each in ("--help", "--help-all"))
     for text, shown in ((plain, False), (whole, True)):
         assert "--library" in text
@@ -86,7 +77,7 @@ def test_options_for_research_are_shown_when_asked_for(colligate: Any, name: str
         assert f"colligate {name} " in text.partition("Examples:")[2]
 
 
-def test_no_command_is_wrong_usage(colligate: Any) -> None:
+def test_no_command_is_wrong_usage(colligate):
     done = colligate.here()
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage:" in done.stderr
@@ -98,7 +89,7 @@ def test_no_command_is_wrong_usage(colligate: Any) -> None:
     assert (done.returncode, done.stdout) == (0, f"colligate {package.__version__}\n")
 
 
-def test_tree_shows_headings_and_how_sure_they_are(colligate: Any, folder: Path) -> None:
+def test_tree_shows_headings_and_how_sure_they_are(colligate, folder):
     done = colligate.here("tree", folder / "tower.md")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -107,7 +98,7 @@ def test_tree_shows_headings_and_how_sure_they_are(colligate: Any, folder: Path)
     assert colligate.here("tree", folder / "none.md").returncode == 2
 
 
-def test_strategies(colligate: Any) -> None:
+def test_strategies(colligate):
     rows = json.loads(colligate.here("strategies", "--json").stdout)
     assert all(row["description"] and "chat" in row["required"] for row in rows)
     shown = colligate.here("strategies").stdout
@@ -120,7 +111,7 @@ def test_strategies(colligate: Any) -> None:
     assert parameters["longrefiner"]["budget"] == ("int", 2048)
 
 
-def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(colligate: Any) -> None:
+def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(colligate):
     shown = colligate.here("strategies", "rdr2").stdout
     lines = [line.split()[:4] for line in shown.splitlines()]
     assert ["parameter", "values", "default", "paper"] in lines
@@ -130,7 +121,7 @@ def test_a_strategy_is_shown_with_its_own_and_the_papers_parameters(colligate: A
     assert (mode["default"], mode["paper"]) == ("hybrid", "dense")
 
 
-def test_models_are_listed_and_pulled(colligate: Any, tmp_path: Path) -> None:
+def test_models_are_listed_and_pulled(colligate, tmp_path):
     def find(name: str) -> str:
         listed = colligate.here("models", "list").stdout.splitlines()
         return next(line for line in listed if line.startswith(f"{name} "))

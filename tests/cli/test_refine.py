@@ -33,14 +33,10 @@ def refine(openai_server: Any) -> Callable[..., list[Any]]:
     """The arguments that refine paths for QUESTION."""
     openai_server.answer = refiner
     model = f"openai:worker@{openai_server.url}"
-    return lambda *more: [
-        "refine", QUESTION, "--model", model, "--embedder", "static", *more,
-    ]  # fmt: skip
+    return lambda *more: ["refine", QUESTION, "--model", model, "--embedder", "static", *more]
 
 
-def test_the_text_alone_is_on_standard_output_and_what_it_took_on_the_other(
-    colligate: Any, refine: Any, long: Path
-) -> None:
+def test_the_text_is_on_standard_output_and_what_it_took_on_the_other(colligate, refine, long):
     done = colligate.here(*refine(long, "--budget", 200))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -55,9 +51,7 @@ def test_the_text_alone_is_on_standard_output_and_what_it_took_on_the_other(
     assert kept <= 200 < 3000 < whole
 
 
-def test_as_json_its_spans_are_slices_of_the_documents(
-    colligate: Any, refine: Any, long: Path, tmp_path: Path
-) -> None:
+def test_as_json_its_spans_are_slices_of_the_documents(colligate, refine, long, tmp_path):
     trace = tmp_path / "trace.jsonl"
     many, one = ("--set", "budget=3000"), ("--set", "documents=1")
     arguments = refine(long, *many, *one, "--budget", 300, "--trace", trace)
@@ -74,7 +68,7 @@ def test_as_json_its_spans_are_slices_of_the_documents(
     assert {"structured", "weighed", "selected"} <= set(events)
 
 
-def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path) -> None:
+def test_nothing_to_keep_is_status_3(colligate, refine, tmp_path):
     (tmp_path / "none.md").write_text("# Title\n\n## Heading alone\n", encoding="utf-8")
     done = colligate.here(*refine(tmp_path / "none.md"))
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
@@ -90,9 +84,7 @@ def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path
         ([], "is empty"),
     ],
 )
-def test_wrong_usage_is_status_2(
-    colligate: Any, refine: Any, arguments: list[str], says: str
-) -> None:
+def test_wrong_usage_is_status_2(colligate, refine, arguments, says):
     done = colligate.here(*refine(*arguments))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr.splitlines()[-1]

@@ -14,15 +14,6 @@ QUESTION = "When was the tower built?"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of the commands under test."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    return made
-
-
-@pytest.fixture
 def file(here: Path) -> Callable[..., Path]:
     """`file(reader=..., ...)` writes `colligate.toml` into the working folder."""
 
@@ -38,9 +29,7 @@ def _models(server: Any) -> set[str]:
     return {r["model"] for r in server.requests if r["path"] == "/chat/completions"}
 
 
-def test_flag_then_environment_then_file(
-    colligate: Any, tower_reader: Any, folder: Path, file: Any
-) -> None:
+def test_flag_then_environment_then_file(colligate, tower_reader, folder, file):
     url = tower_reader.url
     file(reader=f"openai:file@{url}", embedder="static")
     done = colligate.here("ask", QUESTION, folder)
@@ -57,7 +46,7 @@ def test_flag_then_environment_then_file(
     assert "model: " not in done.stderr
 
 
-def test_a_wrong_file_is_wrong_usage(colligate: Any, here: Path, file: Any) -> None:
+def test_a_wrong_file_is_wrong_usage(colligate, here, file):
     file(raeder="bundled")
     for command in (["ask", "Who?"], ["library", "list"], ["index", "."]):
         done = colligate.here(*command)
@@ -100,7 +89,7 @@ def able(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_tables_fit_eighty_columns(colligate: Any, openai_server: Any) -> None:
+def test_tables_fit_eighty_columns(colligate, openai_server):
     status, screen = colligate.in_terminal("strategies", width=80)
     assert status == 0
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).splitlines()
@@ -112,9 +101,6 @@ def test_tables_fit_eighty_columns(colligate: Any, openai_server: Any) -> None:
     assert {line[:10].strip() for line in lines} <= {"ok", "missing", "optional", ""}
 
 
-# doctor
-
-
 def _doctor(colligate: Any, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
     assert "Traceback" not in done.stderr
@@ -124,9 +110,7 @@ def _doctor(colligate: Any, *arguments: str | Path) -> tuple[int, dict[str, Any]
 
 
 @pytest.mark.model
-def test_doctor_checks_every_role_and_holds_each_strategy_to_it(
-    colligate: Any, openai_server: Any, able: None
-) -> None:
+def test_doctor_checks_every_role_and_holds_each_strategy_to_it(colligate, openai_server, able):
     openai_server.logprobs = {"yes": 0.9, "no": 0.1}
     url = openai_server.url
     status, checks = _doctor(
@@ -153,9 +137,7 @@ def test_doctor_checks_every_role_and_holds_each_strategy_to_it(
     assert checks["strategy scoring"]["found"] == "runs without attention"
 
 
-def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
-    colligate: Any, openai_server: Any, able: None
-) -> None:
+def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(colligate, openai_server, able):
     named = ["--model", f"openai:m@{openai_server.url}"]
     status, checks = _doctor(colligate, *named, "--scorer", "openai:s@http://127.0.0.1:9/v1")
     assert status == 0
@@ -167,16 +149,14 @@ def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
     assert checks["other strategies"]["ok"] is False
 
 
-def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> None:
+def test_a_server_that_does_not_say_what_it_has(colligate, here):
     colligate.environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     status, checks = _doctor(colligate)
     assert (status, checks["model"]["ok"]) == (1, False)
     assert "OPENAI_MODEL" in checks["model"]["hint"]
 
 
-def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
-    colligate: Any, openai_server: Any, file: Any, here: Path
-) -> None:
+def test_doctor_says_which_file_it_found_and_if_it_is_trusted(colligate, openai_server, file, here):
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
     written = file(reader=f"openai:m@{openai_server.url}")
@@ -193,7 +173,7 @@ def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     assert "models.reader" in checks["settings"]["found"]
 
 
-def test_doctor_finds_what_works(colligate: Any, openai_server: Any, folder: Path) -> None:
+def test_doctor_finds_what_works(colligate, openai_server, folder):
     named = ["--model", f"openai:m@{openai_server.url}"]
     status, checks = _doctor(colligate, *named)
     assert status == 0, checks
@@ -207,7 +187,7 @@ def test_doctor_finds_what_works(colligate: Any, openai_server: Any, folder: Pat
     assert (status, checks["library"]["ok"]) == (1, False)
 
 
-def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+def test_doctor_says_how_to_fix_it(colligate, openai_server, tmp_path):
     status, checks = _doctor(colligate, "--model", "openai:m@http://127.0.0.1:9/v1")
     assert status == 1
     assert checks["model answers"]["ok"] is False
@@ -228,7 +208,7 @@ def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path:
     assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
 
 
-def test_doctor_describes_llama_cpp(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+def test_doctor_describes_llama_cpp(colligate, openai_server, tmp_path):
     named = ["--model", f"openai:m@{openai_server.url}"]
     _, checks = _doctor(colligate, *named)
     assert "on CPU" in checks["llama.cpp"]["found"]

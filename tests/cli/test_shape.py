@@ -1,7 +1,5 @@
 """`colligate ask --schema`: an answer in the shape of a JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -71,16 +69,10 @@ def filling(openai_server: Any, colligate: Any, folder: Path, tmp_path: Path) ->
     return run
 
 
-FILLED = {
-    "built": 1871,
-    "height": None,
-    "lamp": None,
-    "ships/day": None,
-    "people": [{"name": "Ada Mercer", "born": None}],
-}
+FILLED = dict.fromkeys(SAID) | {"built": 1871, "people": [{"name": "Ada Mercer", "born": None}]}
 
 
-def test_each_value_is_cited_and_null_where_nothing_says_it(filling: Any) -> None:
+def test_each_value_is_cited_and_null_where_nothing_says_it(filling):
     done = filling("--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -102,9 +94,7 @@ def test_each_value_is_cited_and_null_where_nothing_says_it(filling: Any) -> Non
         assert why in answer["warnings"]
 
 
-def test_people_see_the_object_and_which_value_a_source_is_for(
-    filling: Any, tmp_path: Path
-) -> None:
+def test_people_see_the_object_and_which_value_a_source_is_for(filling, tmp_path):
     done = filling("-o", tmp_path / "a.md")
     shown, source = done.stdout.split("\n\n", 1)
     assert json.loads(shown) == FILLED
@@ -114,7 +104,7 @@ def test_people_see_the_object_and_which_value_a_source_is_for(
     assert "tower.md): /built, /people/0/name\n" in written
 
 
-def test_a_schema_of_which_nothing_is_said_is_status_3(filling: Any, folder: Path) -> None:
+def test_a_schema_of_which_nothing_is_said_is_status_3(filling, folder):
     (folder / "tower.md").unlink()
     done = filling("--json")
     assert done.returncode == 3
@@ -144,9 +134,7 @@ def test_a_schema_of_which_nothing_is_said_is_status_3(filling: Any, folder: Pat
         ({"properties": {f"a{n}": {} for n in range(201)}}, "more than 200 values"),
     ],
 )
-def test_a_schema_that_cannot_be_filled_is_wrong_usage(
-    filling: Any, openai_server: Any, tmp_path: Path, schema: Any, says: str
-) -> None:
+def test_a_schema_that_nothing_fills_is_wrong_usage(filling, openai_server, tmp_path, schema, says):
     text = schema if isinstance(schema, str) else json.dumps(schema)
     (tmp_path / "shape.json").write_text(text)
     done = filling()

@@ -1,7 +1,5 @@
 """`colligate sync`, and web addresses on the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -23,12 +21,11 @@ def sync(colligate: Any, folder: Path) -> Callable[..., Any]:
 
 
 def titles(colligate: Any) -> set[str]:
-    return {
-        each["title"] for each in json.loads(colligate.here("library", "list", "--json").stdout)
-    }
+    listed = colligate.here("library", "list", "--json").stdout
+    return {each["title"] for each in json.loads(listed)}
 
 
-def test_it_says_what_has_changed(colligate: Any, sync: Any, folder: Path) -> None:
+def test_it_says_what_has_changed(colligate, sync, folder):
     (folder / "tower.md").unlink()
     (folder / "harbour.md").write_text("# The old harbour\n\nIt was closed in 1960.\n")
     (folder / "ferry.md").write_text("# The ferry\n\nIt sails at noon.\n")
@@ -46,9 +43,7 @@ def test_it_says_what_has_changed(colligate: Any, sync: Any, folder: Path) -> No
     assert (said["unchanged"], said["removed"], said["changes"]) == (2, 0, [])
 
 
-def test_a_folder_that_is_suddenly_empty_keeps_its_documents(
-    colligate: Any, sync: Any, folder: Path
-) -> None:
+def test_a_folder_that_is_suddenly_empty_keeps_its_documents(colligate, sync, folder):
     shutil.copy(folder / "tower.md", folder / "tower-again.md")
     assert sync().returncode == 0
     away = folder.rename(folder.with_name("away"))
@@ -73,7 +68,7 @@ def test_a_folder_that_is_suddenly_empty_keeps_its_documents(
     assert sync().stdout.count("added    ") == 3
 
 
-def test_a_removed_folder_is_not_read_again(colligate: Any, sync: Any, folder: Path) -> None:
+def test_a_removed_folder_is_not_read_again(colligate, sync, folder):
     assert colligate.here("library", "remove", folder).returncode == 0
     done = sync()
     assert done.returncode == 2
@@ -81,9 +76,7 @@ def test_a_removed_folder_is_not_read_again(colligate: Any, sync: Any, folder: P
     assert sync("--watch").returncode == 2
 
 
-def test_files_named_by_themselves_are_followed_too(
-    colligate: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_files_named_by_themselves_are_followed_too(colligate, folder, tmp_path):
     (tmp_path / "single.md").write_text("# Single\n\nOne.\n")
     named = (folder, tmp_path / "single.md")
     assert colligate.here("index", *named, "--embedder", "static").returncode == 0
@@ -92,16 +85,14 @@ def test_files_named_by_themselves_are_followed_too(
     (tmp_path / "single.md").write_text("# Single\n\nAnother.\n")
     done = colligate.here("sync")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[:-1]] == [
-        *("added", "updated", "removed")
-    ]
+    *changes, _ = done.stdout.splitlines()
+    assert [line.split()[0] for line in changes] == ["added", "updated", "removed"]
     assert titles(colligate) == {"The ferry", "The harbour", "Single"}
 
 
 @pytest.mark.posix
-def test_it_watches_until_it_is_interrupted(colligate: Any, sync: Any, folder: Path) -> None:
+def test_it_watches_until_it_is_interrupted(colligate, sync, folder):
     process = colligate.start("sync", "--watch", "--json")
-    assert process.stdout is not None
 
     def next_changes() -> list[tuple[str, str]]:
         said = json.loads(process.stdout.readline())
@@ -121,7 +112,7 @@ def test_it_watches_until_it_is_interrupted(colligate: Any, sync: Any, folder: P
     assert f"watching {folder}; Ctrl-C ends it" in err.decode()
 
 
-def test_an_answer_cites_the_address(ask: Any, colligate: Any, folder: Path) -> None:
+def test_an_answer_cites_the_address(ask, colligate, folder):
     with serve_web() as web:
         web.pages["/tower"] = ("text/markdown", (folder / "tower.md").read_text())
         done = ask(f"{web.url}/tower", "--json")

@@ -1,7 +1,5 @@
 """Exactly as many items are kept as a window or a budget holds, and what is left out is said."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -10,11 +8,7 @@ from hypothesis import strategies as st
 
 from colligate.core.budget import FOR_THE_ANSWER
 from colligate.core.events import Pruned
-from colligate.core.fit import (
-    Room,
-    fit_window,
-    split_by_tokens,
-)
+from colligate.core.fit import Room, fit_window, split_by_tokens
 from colligate.lab.baselines.shared import fit_budget
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role

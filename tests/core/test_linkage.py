@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -14,9 +12,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 
 @given(POINTS)
-def test_each_merge_joins_the_two_clusters_that_are_nearest_on_average(
-    points: list[tuple[int, int]],
-) -> None:
+def test_each_merge_joins_the_two_clusters_that_are_nearest_on_average(points):
     rows = np.array(points, dtype=float)
     apart = np.abs(rows[:, None] - rows[None]).sum(axis=-1)
     clusters = {at: [at] for at in range(len(points))}

@@ -1,7 +1,5 @@
 """A strategy's parameters as a person writes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +41,7 @@ class Everything:
             raise ValueError("k is at least 1")
 
 
-def test_each_type_is_read_as_it_is_written() -> None:
+def test_each_type_is_read_as_it_is_written():
     made = set_parameters(
         Everything,
         ["k=3", "share=0.25", "quick=YES", "prompt=a=b", "colour=green",
@@ -55,12 +53,12 @@ def test_each_type_is_read_as_it_is_written() -> None:
     assert isinstance(made.colour, Colour)
 
 
-def test_none_empty_and_the_last_of_two() -> None:
+def test_none_empty_and_the_last_of_two():
     made = set_parameters(Everything, ["cap=3", "cap=none", "skipped=", "k=1", " k = 2 "])
     assert (made.cap, made.skipped, made.k) == (None, (), 2)
 
 
-def test_the_papers_settings_come_before_those_that_are_given() -> None:
+def test_the_papers_settings_come_before_those_that_are_given():
     assert set_parameters(Everything, ["preset=paper"]) == Everything(
         10, colour=Colour.GREEN, cap=7
     )
@@ -69,7 +67,7 @@ def test_the_papers_settings_come_before_those_that_are_given() -> None:
     assert set_parameters(Direct, ["preset=paper"]) == Direct(), "it has none, and takes it"
 
 
-def test_parameters_are_listed_with_type_default_and_the_papers_value() -> None:
+def test_parameters_are_listed_with_type_default_and_the_papers_value():
     assert [(p.name, p.type, p.default, p.paper) for p in list_parameters(Everything)] == [
         ("k", "int", 5, 10),
         ("share", "float", 0.5, 0.5),
@@ -111,7 +109,7 @@ class Further(Base):
     more: int = 3
 
 
-def test_the_docstrings_say_what_each_parameter_does() -> None:
+def test_the_docstrings_say_what_each_parameter_does():
     assert {p.name: p.description for p in list_parameters(Further)} == {
         "k": "passages of each look",
         "words": "words of each, counted as the text has them",
@@ -121,7 +119,7 @@ def test_the_docstrings_say_what_each_parameter_does() -> None:
 
 
 @pytest.mark.parametrize("name", list_strategies())
-def test_every_parameter_is_described_and_nothing_else(name: str) -> None:
+def test_every_parameter_is_described_and_nothing_else(name):
     kind = load_strategy(name)
     parameters = list_parameters(kind)
     assert [each.name for each in parameters if not each.description] == []
@@ -153,7 +151,7 @@ def test_every_parameter_is_described_and_nothing_else(name: str) -> None:
         ("preset", "there is no preset ''"),
     ],
 )
-def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
+def test_what_is_wrong_is_one_line(setting, says):
     with pytest.raises(UsageError) as raised:
         set_parameters(Everything, [setting])
     assert says in str(raised.value)
@@ -161,7 +159,7 @@ def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("name", list_strategies())
-def test_every_default_can_be_written_as_text(name: str) -> None:
+def test_every_default_can_be_written_as_text(name):
     kind = load_strategy(name)
     for parameter in list_parameters(kind):
         default = parameter.default

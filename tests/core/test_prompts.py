@@ -1,7 +1,5 @@
 """Document text in a prompt is data: it ends no tag and begins no turn, however it is spelt."""
 
-from __future__ import annotations
-
 import re
 import sys
 import unicodedata
@@ -93,5 +91,4 @@ def test_what_is_quoted_as_it_was_shown_is_found_where_it_is(mark):
     )
     document = make(f"Before it. {sentence} After it.", "A", "a")
     found = locate(escape(sentence), document)
-    assert found is not None
     assert document.slice(found.span) == sentence

@@ -14,12 +14,7 @@ from colligate.core.events import Located, Writing
 from colligate.core.run import Run, show_ranked
 from colligate.documents.languages import guess_languages
 from colligate.documents.reading import read_file
-from colligate.errors import (
-    BudgetExceeded,
-    ContextTooSmall,
-    RateLimited,
-    ServerFailed,
-)
+from colligate.errors import BudgetExceeded, ContextTooSmall, RateLimited, ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role, Usage
@@ -39,7 +34,7 @@ def reply(text: str) -> Completion:
     return Completion(text, Usage(100, 10), "scripted")
 
 
-async def test_a_copy_of_a_document_takes_no_second_place(make_run) -> None:
+async def test_a_copy_of_a_document_takes_no_second_place(make_run):
     texts = {"bank": "# Bank\n\nThe bank is blue.", "copy": "# Bank\n\nThe  bank is blue."}
     texts["other"] = "# Bank\n\nThe bank is red."
     async with InMemorySources([document(*each) for each in texts.items()]) as sources:
@@ -50,7 +45,7 @@ async def test_a_copy_of_a_document_takes_no_second_place(make_run) -> None:
     assert sum("red" in text for text in found) == 1
 
 
-async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, tmp_path) -> None:
+async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, tmp_path):
     documents = []
     for name, fee in (("acme", 900), ("globex", 950), ("other", 80)):
         file = tmp_path / name / "signed" / "agreement.md"
@@ -72,7 +67,7 @@ async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, 
     assert "acme" not in "".join(embedder.passages)
 
 
-async def test_the_first_search_of_all_documents_alone_shows_what_it_located(make_run) -> None:
+async def test_the_first_search_of_all_documents_alone_shows_what_it_located(make_run):
     texts = {"a": "# Flat\n\nDogs sleep.", "b": "# Yard\n\nDogs run."}
     for names, shown in ((None, [["Yard"]]), (["a"], [])):
         run, _ = make_run(InMemorySources([document(*each) for each in texts.items()]))
@@ -114,9 +109,7 @@ async def test_references_come_last_unless_the_question_asks_for_them(make_run, 
 @pytest.mark.parametrize(
     "limits", [{}, {"context_tokens": 80}, {"max_tokens": 190}, {"max_tokens": 185}]
 )
-async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits(
-    make_run, limits
-) -> None:
+async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits(make_run, limits):
     cut = Completion('{"na', finish_reason="length", usage=Usage(90, 20))
     run, model = make_run(None, [cut, reply('{"name": "Paris"}')], **limits)
     await run.structured(ASK, City, max_tokens=20)
@@ -126,15 +119,13 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
     assert second.max_tokens == min(40, free - await model.count_prompt(second.messages))
 
 
-async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> None:
+async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run):
     rooms = []
     for capabilities in ([Capability.STRUCTURED], []):
-        run, model = make_run(
-            None, ['{"name": "Paris"}'] * 2, capabilities=capabilities, context_tokens=500
-        )
+        options = {"capabilities": capabilities, "context_tokens": 500}
+        run, model = make_run(None, ['{"name": "Paris"}'] * 2, **options)
         assert await run.room(Role.READER, ASK, 20) == 500 - 7 - 20
         room = await run.room(Role.READER, ASK, 20, schema=City)
-        assert room is not None
         await run.structured(ASK, City, max_tokens=20 + room)  # all of it, and
         with pytest.raises(ContextTooSmall):  # not one more
             await run.structured(ASK, City, max_tokens=20 + room + 1)
@@ -143,7 +134,7 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
     assert rooms[0] == 473 > rooms[1]
 
 
-async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch) -> None:
+async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch):
     monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
     counted = []
     for live in (False, True):
@@ -176,14 +167,11 @@ class Gate:
         for _ in range(5):
             await asyncio.sleep(0)
         self.now -= 1
-        completion: Completion = await self._chat(messages, **options)
-        return completion
+        return await self._chat(messages, **options)
 
 
 @pytest.mark.parametrize(("replied", "answered"), [(3, 6), (93, 2)])
-async def test_calls_side_by_side_do_not_spend_the_same_tokens(
-    make_run, replied: int, answered: int
-) -> None:
+async def test_calls_side_by_side_do_not_spend_the_same_tokens(make_run, replied, answered):
     # Each may take 7 + 93 tokens, so that two at a time are within 250.
     run, model = make_run(None, lambda call: Completion("Paris", Usage(7, replied)), max_tokens=250)
     gate = Gate(model)
@@ -195,16 +183,13 @@ async def test_calls_side_by_side_do_not_spend_the_same_tokens(
     assert gate.most == 2
 
 
-async def test_a_call_that_failed_or_was_given_up_leaves_its_tokens_to_others(make_run) -> None:
+async def test_a_call_that_failed_or_was_given_up_leaves_its_tokens_to_others(make_run):
     run, _ = make_run(None, [RateLimited("later"), reply("Paris")], max_tokens=120)
     failing = asyncio.create_task(run.chat(ASK, max_tokens=100))
     waiting = asyncio.create_task(run.chat(ASK, max_tokens=100))
     with pytest.raises(RateLimited):
         await failing
     assert (await waiting).text == "Paris"
-
-
-# Adapters
 
 
 class Adaptable(ScriptedModel):
@@ -217,7 +202,7 @@ class Adaptable(ScriptedModel):
         return Adaptable(f"{self.name}+{adapter}")
 
 
-async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None:
+async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared():
     run = Run(InMemorySources([]), {Role.READER: Adaptable()}, Meter(), max_tokens=1000)
     router = await run.with_adapter(Role.WORKER, "router")
     messages = [Message("user", "Who?")]
@@ -285,7 +270,7 @@ async def test_a_reranker_that_fails_leaves_the_order_of_the_search(make_run, pa
         ("What is the meal allowance in Tarn?", "41"),  # of which the newer one says nothing
     ],
 )
-async def test_of_versions_the_newest_comes_first(make_run, question, first) -> None:
+async def test_of_versions_the_newest_comes_first(make_run, question, first):
     made = [
         dataclasses.replace(
             document(f"rules-{year}", f"# Rules\n\nThe meal allowance is {fee}."),
@@ -301,9 +286,7 @@ async def test_of_versions_the_newest_comes_first(make_run, question, first) -> 
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_documents(
-    make_run, fails
-) -> None:
+async def test_a_foreign_question_is_searched_and_read_in_the_documents_language(make_run, fails):
     asked = "Bis zu welcher Temperatur fressen die Karpfen im Teich?"
 
     def say(call):
@@ -331,7 +314,7 @@ async def test_a_foreign_question_is_searched_and_read_in_the_language_of_the_do
         assert f"asked in German: {asked} Answer in German." in model.calls[1].prompt
 
 
-async def test_a_question_in_the_language_of_a_document_is_not_translated(make_run) -> None:
+async def test_a_question_in_the_language_of_a_document_is_not_translated(make_run):
     async with InMemorySources([document("pond", "# Pond\n\nCarp feed.")]) as sources:
         run, model = make_run(sources)
         await run.find_foreign(guess_languages("When do carp feed?"))

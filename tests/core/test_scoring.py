@@ -1,7 +1,5 @@
 """What a run's scoring calls check, cost, show and warn of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,7 @@ def scripts() -> dict[str, Any]:
     return {"likelihood": likelihood, "labels": odds, "attention": attention}
 
 
-async def test_likelihoods_are_metered_and_traced(make_run: Any, scripts: Any) -> None:
+async def test_likelihoods_are_metered_and_traced(make_run, scripts):
     run, _ = make_run(None, **scripts)
     assert await run.likelihoods(PAIRS) == [[-0.5], [-0.5, -0.5]]
     report = run.meter.report()
@@ -51,27 +49,21 @@ async def test_likelihoods_are_metered_and_traced(make_run: Any, scripts: Any) -
     assert "three" not in str(run.trace.to_json())
 
 
-async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_label_odds_are_metered_traced_and_bounds_are_said_once(make_run, scripts):
     run, _ = make_run(None, **scripts)
     for _ in range(2):
         given = await run.labels(ASK, ["yes", "no"], forced="[")
         assert given == LabelOdds({"yes": 0.5, "no": 0.5}, 0.5, ("no",))
     assert run.meter.report().scoring_passes == 4
     assert run.meter.tokens == 2 * (8 + 1 + 2)
-    measured = events(run, Measured)[0]
-    assert (measured.signal, measured.labels, measured.values) == (
-        "labels",
-        ("yes", "no"),
-        (0.5, 0.5),
-    )
-    assert (measured.mass, measured.bounded) == (0.5, ("no",))
+    seen = events(run, Measured)[0]
+    assert (seen.signal, seen.labels, seen.values) == ("labels", ("yes", "no"), (0.5, 0.5))
+    assert (seen.mass, seen.bounded) == (0.5, ("no",))
     [warning] = run.warnings
     assert "scripted does not report the odds of every label" in warning
 
 
-async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: Any) -> None:
+async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run):
     run, _ = make_run(None, name="openai:small")
     with pytest.raises(MissingCapability, match=r"openai:small gives no likelihoods.*scorer.*hf:"):
         await run.likelihoods(PAIRS)
@@ -82,9 +74,7 @@ async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: An
     assert run.meter.calls == []
 
 
-async def test_what_does_not_fit_the_window_is_refused_before_the_call(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_what_does_not_fit_the_window_is_refused_before_the_call(make_run, scripts):
     run, _ = make_run(None, context_tokens=8, **scripts)
     await run.likelihoods([("one two three four", " five six seven eight")])
     for call in (
@@ -97,9 +87,7 @@ async def test_what_does_not_fit_the_window_is_refused_before_the_call(
     assert len(run.meter.calls) == 1
 
 
-async def test_what_the_budget_does_not_hold_is_refused_before_the_call(
-    make_run: Any, scripts: Any
-) -> None:
+async def test_what_the_budget_does_not_hold_is_refused_before_the_call(make_run, scripts):
     run, _ = make_run(None, max_tokens=15, **scripts)
     await run.likelihoods(PAIRS)
     for call in (
@@ -120,7 +108,7 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     cache.close()
 
 
-async def test_what_was_remembered_costs_nothing(cache: ResponseCache, scripts: Any) -> None:
+async def test_what_was_remembered_costs_nothing(cache, scripts):
     model = CachedChat(ScriptedModel(**scripts), cache)
     run = Run(None, {Role.READER: model}, Meter())  # type: ignore[arg-type]
     assert await run.likelihoods(PAIRS) == [[-0.5], [-0.5, -0.5]]

@@ -1,18 +1,10 @@
 """Objects that a run asks a model for: in a bounded number of calls, each reply counted once."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from pydantic import BaseModel, Field
 
 from colligate.core.run import Run
-from colligate.errors import (
-    ContextTooSmall,
-    MalformedOutput,
-    RequestRefused,
-)
+from colligate.errors import ContextTooSmall, MalformedOutput, RequestRefused
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Message, Role
 from colligate.models.metering import Meter
@@ -40,7 +32,7 @@ def run_with(model: ChatModel) -> Run:
     return Run(InMemorySources(()), {Role.READER: model}, Meter())
 
 
-async def test_asked_again_with_the_error(make_run: Any) -> None:
+async def test_asked_again_with_the_error(make_run):
     run, model = make_run(None, ['{"name": "Paris", "people": -2}', SAID])
     assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
     *_, answer, complaint = model.calls[1].messages
@@ -50,14 +42,14 @@ async def test_asked_again_with_the_error(make_run: Any) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_never_endless(make_run: Any, retries: int) -> None:
+async def test_never_endless(make_run, retries):
     run, model = make_run(None, lambda call: "I would rather not.")
     with pytest.raises(MalformedOutput, match=r"City.*no JSON object"):
         await run.structured(ASK, City, max_tokens=50, retries=retries)
     assert len(model.calls) == retries + 1
 
 
-async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(make_run: Any) -> None:
+async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(make_run):
     run, model = make_run(None, ["no", SAID], capabilities=(Capability.CHAT,))
     await run.structured(ASK, City, max_tokens=50)
     instruction = schema_instruction(City.model_json_schema())
@@ -67,9 +59,7 @@ async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(make_run: Any)
     assert [message.role for message in model.calls[1].messages] == ["user", "assistant", "user"]
 
 
-async def test_over_http_the_schema_stands_in_the_prompt_once(
-    openai_server: Any, policy: Any
-) -> None:
+async def test_over_http_the_schema_stands_in_the_prompt_once(openai_server, policy):
     openai_server.refused_forms = {"json_schema"}
     openai_server.answer = SAID
     model = OpenAIChat("m", openai_server.url, policy=policy)
@@ -80,22 +70,20 @@ async def test_over_http_the_schema_stands_in_the_prompt_once(
     await model.aclose()
 
 
-async def test_a_cut_answer_that_was_mended_is_said(make_run: Any) -> None:
+async def test_a_cut_answer_that_was_mended_is_said(make_run):
     cut = Completion('{"found": true, "notes": ["one", "tw', finish_reason="length")
     run, _ = make_run(None, [cut])
     assert (await run.structured(ASK, Loose, max_tokens=9)).value.notes == ["one"]
     assert "cut at 9 tokens" in run.warnings[0]
 
 
-async def test_no_room_for_the_second_question(make_run: Any) -> None:
+async def test_no_room_for_the_second_question(make_run):
     run, _ = make_run(None, ["nonsense", ContextTooSmall("too long")])
     with pytest.raises(MalformedOutput, match="1 answers"):
         await run.structured(ASK, City, max_tokens=50)
 
 
-async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
-    make_run: Any,
-) -> None:
+async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(make_run):
     refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
     run, model = make_run(None, [refusal, SAID])
     assert (await run.structured(ASK, City, max_tokens=50, retries=0)).value == PARIS

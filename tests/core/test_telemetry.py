@@ -1,7 +1,5 @@
 """Spans of a run: what they say, what they never say, and that nobody gets them unasked."""
 
-from __future__ import annotations
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor

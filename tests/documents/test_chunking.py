@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -46,7 +44,7 @@ def cut(chunker: Chunker, text: str) -> list[str]:
         (SixSentences(2), PROSE, ["The licensee pays the fee. It is due at once.", PROSE[46:-1]]),
     ],
 )  # fmt: skip
-def test_chunks(chunker: Chunker, text: str, chunks: list[str]) -> None:
+def test_chunks(chunker, text, chunks):
     assert cut(chunker, text) == chunks
 
 
@@ -71,16 +69,15 @@ CREW = "## Crew\n\n" + "- Ann Lee\n" * 13
         ["## 鉱山\n\n鉱山はありません。", FEES],
     ],
 )
-def test_what_says_nothing_is_no_chunk_of_its_own(chunks: list[str]) -> None:
+def test_what_says_nothing_is_no_chunk_of_its_own(chunks):
     assert cut(Structural(), "\n\n".join(chunks)) == chunks
 
 
-def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
+def test_structural_cuts_a_table_at_rows_only_when_it_must():
     rows = ["| year | income |", "|---|---|", *(f"| {year} | 100 |" for year in range(2000, 2030))]
     table = "\n".join(rows)
-    assert cut(Structural(tokens=1000), f"Before.\n\n{table}\n\nAfter.") == [
-        f"Before.\n\n{table}\n\nAfter."
-    ]
+    text = f"Before.\n\n{table}\n\nAfter."
+    assert cut(Structural(tokens=1000), text) == [text]
     chunks = cut(Structural(tokens=60), table)
     assert len(chunks) > 2
     assert "\n".join(chunks) == table
@@ -93,8 +90,7 @@ def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
         *(lambda: FixedTokens(0, 0), lambda: FixedTokens(10, 10), lambda: FixedTokens(10, -1)),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
-    assert callable(wrong)
+def test_sizes_that_make_no_sense_are_refused(wrong):
     with pytest.raises(UsageError):
         wrong()
 
@@ -108,7 +104,7 @@ CHUNKERS: list[Chunker] = [
 
 @settings(max_examples=250)
 @given(MARKDOWN, st.sampled_from(CHUNKERS), st.booleans())
-def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, flat: bool) -> None:
+def test_chunks_are_in_order_and_leave_nothing_out(text, chunker, flat):
     found = make(text, flat=flat)
     spans = chunker(found)
     place = 0
@@ -124,7 +120,7 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
     assert overlap or all(a.end <= b.start for a, b in pairwise(spans))
 
 
-def test_a_window_repeats_the_end_of_the_one_before() -> None:
+def test_a_window_repeats_the_end_of_the_one_before():
     words = [f"w{i:03}" for i in range(100)]  # three tokens each
     chunks = cut(FixedTokens(30, 9), " ".join(words))
     assert chunks[0].split() == words[:10]
@@ -134,25 +130,21 @@ def test_a_window_repeats_the_end_of_the_one_before() -> None:
 
 @pytest.mark.parametrize(
     ("name", "chunker"),
-    [
-        ("structural", Structural()),
-        ("words:100", FixedWords(100)),
-        ("tokens:1000/250", FixedTokens(1000, 250)),
-    ],
+    [("structural", Structural()), ("words:9", FixedWords(9)), ("tokens:9/2", FixedTokens(9, 2))],
 )
-def test_a_chunker_has_a_name(name: str, chunker: Chunker) -> None:
+def test_a_chunker_has_a_name(name, chunker):
     assert parse_chunker(name) == chunker
     assert getattr(chunker, "name", None) == name
 
 
 @pytest.mark.parametrize("name", ["words", "words:0", "tokens:100", "tokens:5/9", "lines:3", ""])
-def test_another_name_is_wrong_usage(name: str) -> None:
+def test_another_name_is_wrong_usage(name):
     with pytest.raises(UsageError):
         parse_chunker(name)
 
 
 @settings(max_examples=150)
 @given(MARKDOWN, st.sampled_from([1, 3, 8, 25]))
-def test_structural_chunks_stay_in_the_limit(text: str, limit: int) -> None:
+def test_structural_chunks_stay_in_the_limit(text, limit):
     found = make(text)
     assert all(len(token_spans(found.slice(span))) <= limit for span in Structural(limit)(found))

@@ -6,11 +6,7 @@ from hypothesis import strategies as st
 
 from colligate.core.prompts import render_passages
 from colligate.documents import Span
-from colligate.documents.compress import (
-    compress,
-    locate_quote,
-    visible_text,
-)
+from colligate.documents.compress import compress, locate_quote, visible_text
 from support.documents import make
 
 TEXT = """# Lease

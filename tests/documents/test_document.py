@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,13 +15,13 @@ SPANS = st.builds(
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (4, 3), (-2, -1)])
-def test_a_span_runs_forward_from_zero(start: int, end: int) -> None:
+def test_a_span_runs_forward_from_zero(start, end):
     with pytest.raises(SpanError):
         Span("d", start, end)
 
 
 @given(SPANS, SPANS)
-def test_span_arithmetic_is_that_of_sets(a: Span, b: Span) -> None:
+def test_span_arithmetic_is_that_of_sets(a, b):
     in_a = {(a.document_id, place) for place in range(a.start, a.end)}
     in_b = {(b.document_id, place) for place in range(b.start, b.end)}
     shared = a.intersection(b)
@@ -44,7 +42,7 @@ def make_paged() -> Document:
     return make(text, pages=(Page(1, 0, middle), Page(2, middle, len(text))))
 
 
-def test_spans_outside_the_document_are_refused() -> None:
+def test_spans_outside_the_document_are_refused():
     document = make_paged()
     with pytest.raises(SpanError):
         document.span(0, len(document) + 1)
@@ -52,7 +50,7 @@ def test_spans_outside_the_document_are_refused() -> None:
         document.slice(Span("other", 0, 1))
 
 
-def test_every_character_has_its_page() -> None:
+def test_every_character_has_its_page():
     document = make_paged()
     middle = document.text.index("## B")
     pages = [document.page_of(document.span(i, i)) for i in range(len(document))]
@@ -60,7 +58,7 @@ def test_every_character_has_its_page() -> None:
     assert make("no pages").page_of(Span("d", 0, 1)) is None
 
 
-def test_a_passage_carries_its_text_and_place() -> None:
+def test_a_passage_carries_its_text_and_place():
     document = make_paged()
     start = document.text.index("🙂")
     passage = document.passage(document.span(start, start + 5))
@@ -70,7 +68,7 @@ def test_a_passage_carries_its_text_and_place() -> None:
 
 
 @pytest.mark.parametrize("field", ["id", "title", "text", "source", "metadata", "warnings"])
-def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+def test_half_a_surrogate_pair_is_refused(field):
     torn = "half \ud800 pair"
     value = {"metadata": {"author": torn}, "warnings": (torn,)}.get(field, torn)
     fields = {"id": "d", "title": "d", "text": "d", "tree": flat_tree("d", 1)}
@@ -79,7 +77,7 @@ def test_half_a_surrogate_pair_is_refused(field: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
+def test_clean_text_can_be_encoded_and_is_clean(text):
     clean = clean_text(text)
     clean.encode()
     assert not set("\r\x00") & set(clean)
@@ -101,7 +99,7 @@ def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
         ("| Streams | | |\n|---|---|---|\n| | Year 2014 | |\n", "Streams | Year 2014"),
     ],
 )  # fmt: skip
-def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: str) -> None:
+def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows, head):
     document = make(f"# Report\n\n{rows}| Sales | 7 | 8 |\n", "Report", "a")
     row = document.span(document.text.rindex("| Sales"), len(document))
     assert document.table_head(row) == head
@@ -118,9 +116,7 @@ def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: s
         ("", "| Sales | 5,100 | 4,200 |", "Sales | 5,100 | 4,200"),
     ],
 )  # fmt: skip
-def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(
-    above: str, first: str, head: str
-) -> None:
+def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(above, first, head):
     prose = "This is what the company sold in these years. " * 4
     document = make(f"{prose}\n\n{above}{first}\n|---|---|---|\n| Costs | 1 | 2 |\n", "R", "a")
     row = document.span(document.text.index("| Costs"), len(document))
@@ -131,7 +127,7 @@ def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(
 
 
 @pytest.mark.parametrize("unit", ["In millions, except per share data", "MILLIONS, EXCEPT LOSS"])
-def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it(unit: str) -> None:
+def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it(unit):
     above = f"# Statements\n\n({unit})\n\n"
     prose = "Nothing of note was sold in 2018 or 2017. " * 40
     table = "| Sales | 7 |\n|---|---|\n| Costs | 1 |"
@@ -142,7 +138,7 @@ def test_the_unit_of_a_row_of_figures_may_be_printed_long_before_it(unit: str) -
         assert printed == (unit if row else "")
 
 
-def test_a_head_is_looked_for_at_the_top_of_its_table_alone() -> None:
+def test_a_head_is_looked_for_at_the_top_of_its_table_alone():
     blank = "| | |\n|---|---|\n" + "| | |\n" * 2_000
     document = make(f"# Report\n\n{blank}| a | b |\n| c | d |\n", "Report", "a")
     row = document.span(document.text.rindex("| c"), len(document))

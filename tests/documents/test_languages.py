@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from colligate.documents.languages import detect_language
@@ -26,7 +22,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("code", TEXTS)
-def test_a_sentence_tells_its_language(code: str) -> None:
+def test_a_sentence_tells_its_language(code):
     assert detect_language(TEXTS[code]) == code
 
 
@@ -40,15 +36,13 @@ def test_a_sentence_tells_its_language(code: str) -> None:
         ("A short English preface.\n\n" + TEXTS["de"] * 2000, "de"),
     ],
 )
-def test_other_texts(text: str, code: str) -> None:
+def test_other_texts(text, code):
     assert detect_language(text) == code
 
 
 @pytest.mark.parametrize("code", ["zh", "ar"])
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".wiki"])
-def test_reading_names_the_language_and_keeps_the_script(
-    tmp_path: Path, code: str, suffix: str
-) -> None:
+def test_reading_names_the_language_and_keeps_the_script(tmp_path, code, suffix):
     content = f"<p>{TEXTS[code]}</p>" if suffix == ".html" else TEXTS[code]
     document = write_and_read(tmp_path / f"a{suffix}", content)
     assert document.language == code

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -20,17 +18,10 @@ def split(text: str, language: str = "und") -> list[str]:
     ("text", "expected"),
     [
         (
-            "Item 1A. Risk Factors. We rely on e.g. Foo Inc. for U.S. sales of 3.5 million. Yes.",
-            [
-                "Item 1A. Risk Factors.",
-                "We rely on e.g. Foo Inc. for U.S. sales of 3.5 million.",
-                "Yes.",
-            ],
+            "Item 1A. Risks. We rely on e.g. Foo Inc. for U.S. sales of 3.5 million. Yes.",
+            ["Item 1A. Risks.", "We rely on e.g. Foo Inc. for U.S. sales of 3.5 million.", "Yes."],
         ),
-        (
-            "§ 3. The term is one year. § 4. It ends.",
-            ["§ 3. The term is one year.", "§ 4. It ends."],
-        ),
+        ("§ 3. The term is a year. § 4. It ends.", ["§ 3. The term is a year.", "§ 4. It ends."]),
         ("As § 3.2 says. Then Dr. Smith left.", ["As § 3.2 says.", "Then Dr. Smith left."]),
         (
             "2.1. The licensee pays. 2.2 The licensor ends it.",
@@ -45,14 +36,11 @@ def split(text: str, language: str = "und") -> list[str]:
         ("He left (at last). “Fine.” Good.", ["He left (at last).", "“Fine.”", "Good."]),
         ("It rose to 3.5%. In 2020 it fell.", ["It rose to 3.5%.", "In 2020 it fell."]),
         ("Two things:\n1. one\n2. two", ["Two things:", "1. one", "2. two"]),
-        (
-            "They are\n(a) one,\n(b) two. Not three.",
-            ["They are", "(a) one,", "(b) two.", "Not three."],
-        ),
+        ("We are\n(a) one,\n(b) two. Not three.", ["We are", "(a) one,", "(b) two.", "Not three."]),
         ("It ends here.\n\n§ 3.", ["It ends here.", "§ 3."]),
     ],
 )
-def test_english(text: str, expected: list[str]) -> None:
+def test_english(text, expected):
     assert split(text, "en") == expected
     assert split(text) == expected
 
@@ -69,27 +57,20 @@ def test_english(text: str, expected: list[str]) -> None:
         ("x-nonsense", "One. !!! 你好。", ["One. !!!", "你好。"]),
     ],
 )
-def test_other_languages(language: str, text: str, expected: list[str]) -> None:
+def test_other_languages(language, text, expected):
     assert split(text, language) == expected
 
 
-def test_markdown_blocks_end_sentences() -> None:
+def test_markdown_blocks_end_sentences():
     text = (
         "# Head\nText goes on\nhere\n- item one\n  goes on\n- item two\n\n"
         "| a. B. | c |\n|---|---|\n| 1. Two. | 3 |\nAfter\n\n"
         "Title\n=====\nUnder it\n> quote\n> goes on\n\nlast\n"
     )
     assert split(text) == [
-        "# Head",
-        "Text goes on\nhere",
-        "- item one\n  goes on",
-        "- item two",
-        "| a. B. | c |\n|---|---|",
-        "| 1. Two. | 3 |",
-        "After",
-        "Title\n=====",
-        "Under it\n> quote\n> goes on",
-        "last",
+        *("# Head", "Text goes on\nhere", "- item one\n  goes on", "- item two"),
+        *("| a. B. | c |\n|---|---|", "| 1. Two. | 3 |"),
+        *("After", "Title\n=====", "Under it\n> quote\n> goes on", "last"),
     ]
 
 
@@ -97,7 +78,7 @@ def test_markdown_blocks_end_sentences() -> None:
     "mark",
     ["[12]", " [3]", "[^1]", "[1](#fn1)", "[[1]](#cite-1)", "¹", "<sup>1</sup>", "^12^", "†"],
 )
-def test_the_mark_of_a_note_stays_with_its_sentence(mark: str) -> None:
+def test_the_mark_of_a_note_stays_with_its_sentence(mark):
     text = f"The fee is due.{mark} It is “low.”{mark.strip()} Nobody is free.\n\n[^1]: Since May."
     assert split(text) == [
         f"The fee is due.{mark}",
@@ -107,7 +88,7 @@ def test_the_mark_of_a_note_stays_with_its_sentence(mark: str) -> None:
     ]
 
 
-def test_spans_of_a_document() -> None:
+def test_spans_of_a_document():
     document = make("# H\n\nOne is here. Two is there. Three.\n")
     spans = sentence_spans(document, document.span(5, 30))
     assert [document.slice(span) for span in spans] == ["One is here.", "Two is there"]
@@ -115,12 +96,8 @@ def test_spans_of_a_document() -> None:
         sentence_spans(document, Span("other", 0, 3))
 
 
-def test_sentences_of_a_long_block_are_those_of_a_short_one() -> None:
-    text = "One is here. Two is there. " * 2_000
-    assert {text[start:end] for start, end in split_sentences(text)} == {
-        "One is here.",
-        "Two is there.",
-    }
+def test_sentences_of_a_long_block_are_those_of_a_short_one():
+    assert set(split("One is here. Two is there. " * 2_000)) == {"One is here.", "Two is there."}
 
 
 WORDS = ["One. ", "two", "。", "！", "؟", "U.S. ", "§ 3. ", "\ud800", "🙂", "...", "Item 1A. "]
@@ -130,7 +107,7 @@ PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")", "[^1]", "[2]", 
 
 @settings(max_examples=300)
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
-def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
+def test_sentences_are_ordered_and_leave_nothing_out(text):
     found = split_sentences(text)
     place = 0
     for start, end in found:
@@ -144,7 +121,7 @@ def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
     "piece",
     ["word ", "a. ", "(a ", "[^", ".<sup>", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "],
 )
-def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
+def test_long_runs_of_anything_take_linear_time(piece):
     begun = time.perf_counter()
     split_sentences(piece * (500_000 // len(piece)) + "x.")
     assert time.perf_counter() - begun < 5

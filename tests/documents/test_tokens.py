@@ -1,7 +1,5 @@
 """The estimate of tokens where no tokenizer can be asked."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -20,7 +18,7 @@ TEXTS = st.text() | st.text(
 
 @settings(max_examples=300)
 @given(TEXTS)
-def test_spans_are_in_order_and_leave_out_only_blanks(text: str) -> None:
+def test_spans_are_in_order_and_leave_out_only_blanks(text):
     spans = token_spans(text)
     assert len(spans) == estimate_tokens(text)
     assert list(iter_token_spans(text)) == spans
@@ -34,5 +32,5 @@ def test_spans_are_in_order_and_leave_out_only_blanks(text: str) -> None:
     ("text", "tokens"),
     [("", 0), ("  \n", 0), ("internationally", 3), ("東京の橋", 4), ("2024", 2), ("привет", 3)],
 )
-def test_the_estimate_of_known_texts(text: str, tokens: int) -> None:
+def test_the_estimate_of_known_texts(text, tokens):
     assert estimate_tokens(text) == tokens

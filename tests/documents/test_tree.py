@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import pickle
 from itertools import pairwise
@@ -44,10 +42,8 @@ def trees(draw: st.DrawFn) -> Tree:
             last = draw(st.integers(first + 1, end))
             if draw(st.booleans()):
                 heading = (first, draw(st.integers(first + 1, last)))
-                title = draw(st.text(max_size=3))
-                child = builder.add(
-                    Kind.SECTION, (first, last), parent, level=level, title=title, heading=heading
-                )
+                about = {"level": level, "title": draw(st.text(max_size=3)), "heading": heading}
+                child = builder.add(Kind.SECTION, (first, last), parent, **about)
                 grow(child, heading[1], last, level + 1)
             else:
                 child = builder.add(Kind.LIST_ITEM, (first, last), parent)
@@ -62,7 +58,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 @settings(max_examples=100)
 @given(trees())
-def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree: Tree) -> None:
+def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree):
     for node in tree:
         children = tree.children(node)
         assert all(child.parent == node.id for child in children)
@@ -79,7 +75,7 @@ def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree: Tree)
     assert pickle.loads(pickle.dumps(tree)) == tree
 
 
-def test_a_heading_path_leaves_synthetic_sections_out() -> None:
+def test_a_heading_path_leaves_synthetic_sections_out():
     tree = markdown_tree(TEXT, "d")
 
     def path(words: str) -> tuple[str, ...]:
@@ -96,12 +92,10 @@ def test_a_heading_path_leaves_synthetic_sections_out() -> None:
     assert tree.section_path(Span("d", len(TEXT), len(TEXT))) == ()
 
 
-def test_of_a_long_heading_the_title_has_the_beginning() -> None:
+def test_of_a_long_heading_the_title_has_the_beginning():
     tree = markdown_tree(f"# {'a' * 1000}\n\n## {'b' * 1001}\n\ntext\n", "d")
     assert [node.title for node in tree.sections] == ["a" * 1000, "b" * 999 + "…"]
-    heading = tree.sections[1].heading
-    assert heading is not None
-    assert len(heading) == 1004
+    assert len(tree.sections[1].heading) == 1004
 
 
 @pytest.mark.parametrize(
@@ -115,9 +109,7 @@ def test_of_a_long_heading_the_title_has_the_beginning() -> None:
         [(2, 5, 0, (0, 3))],  # its heading is outside
     ],
 )
-def test_a_node_that_does_not_nest_is_refused(
-    nodes: list[tuple[int, int, int, tuple[int, int] | None]],
-) -> None:
+def test_a_node_that_does_not_nest_is_refused(nodes):
     builder = TreeBuilder("d")
     builder.add(Kind.ROOT, (0, 10), None)
     for start, end, parent, heading in nodes:
@@ -126,7 +118,7 @@ def test_a_node_that_does_not_nest_is_refused(
         builder.build(Structure(1.0, Basis.NONE))
 
 
-def test_a_flat_tree_is_a_root_alone() -> None:
+def test_a_flat_tree_is_a_root_alone():
     tree = flat_tree("d", 5)
     assert list(tree) == [Node(0, Kind.ROOT, 0, "", Span("d", 0, 5))]
     assert tree.structure.basis is Basis.NONE

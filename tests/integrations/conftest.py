@@ -1,7 +1,5 @@
 """A library of two documents for code without an event loop."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate import Library

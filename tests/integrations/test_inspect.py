@@ -1,7 +1,5 @@
 """A strategy as a solver of Inspect, run by Inspect's own `eval`."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 from pathlib import Path
@@ -22,9 +20,7 @@ SAID = "Otters eat crabs."
 def reply(call: Any) -> str:
     if call.schema is None:
         return "What do otters eat?"
-    return (
-        NOT_FOUND if "horses" in call.messages[-1].content else statement_reply(SAID, SAID, "crabs")
-    )
+    return NOT_FOUND if "horses" in call.prompt else statement_reply(SAID, SAID, "crabs")
 
 
 @pytest.fixture
@@ -58,7 +54,7 @@ def evaluate(tmp_path: Path) -> Any:
     return run
 
 
-def test_the_log_has_the_answer_with_the_exact_place_of_each_citation(evaluate: Any) -> None:
+def test_the_log_has_the_answer_with_the_exact_place_of_each_citation(evaluate):
     (sample,), document = evaluate("What do otters eat?")
     (content,) = sample.output.message.content
     assert content.text == f"{SAID} [1]"
@@ -72,14 +68,14 @@ def test_the_log_has_the_answer_with_the_exact_place_of_each_citation(evaluate: 
     assert sample.scores["exact"].value == "I"
 
 
-def test_a_scorer_of_texts_takes_the_short_answer(evaluate: Any) -> None:
+def test_a_scorer_of_texts_takes_the_short_answer(evaluate):
     (right, wrong), _ = evaluate("What do otters eat?", "What do horses eat?", short=True)
     assert (right.output.completion, right.scores["exact"].value) == ("crabs", "C")
     assert wrong.scores["exact"].value == "I"
     assert not wrong.output.metadata["colligate"]["found"]
 
 
-def test_earlier_messages_are_the_conversation(evaluate: Any) -> None:
+def test_earlier_messages_are_the_conversation(evaluate):
     from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
 
     talk = [ChatMessageUser(content="Where do otters live?"), ChatMessageAssistant(content="Here.")]

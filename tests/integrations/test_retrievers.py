@@ -1,7 +1,5 @@
 """A library as a retriever of LangChain and of LlamaIndex."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +122,7 @@ def test_llamaindexs_answers_in_a_query_engine_and_shows_a_model_no_offsets(libr
     from llama_index.core.schema import MetadataMode
 
     retriever = adapter.make(library, k=1)
-    response = RetrieverQueryEngine.from_args(retriever, llm=MockLLM()).query(
-        "otters diet fish too"
-    )
+    response = RetrieverQueryEngine.from_args(retriever, llm=MockLLM()).query("otters diet fish")
     assert "fish too" in str(response)  # the mock repeats its prompt
     (found,) = response.source_nodes
     assert found.node.ref_doc_id == found.node.metadata["document"]

@@ -1,7 +1,5 @@
 """Text in any script is found by its words, whatever the language of the query."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.library import SearchMode
@@ -76,9 +74,7 @@ def test_stop_words_of_the_language_weigh_nothing():
 
 async def test_a_document_in_another_language_that_quotes_stop_words_is_not_found(library, write):
     castle = write("castle.md", "# Castle\n\nThe castle is open to all members of the town.\n")
-    letter = (
-        "Die Bank schreibt ihren Kunden. Unser Leitspruch lautet: what is the best of the best?"
-    )
+    letter = "Die Bank schreibt ihren Kunden. Unser Leitsatz lautet: what is the best of the best?"
     await library.add([castle, write("brief.md", f"# Brief\n\n{letter}\n")])
     assert {info.language for info in await library.documents()} == {"de", "en"}
 

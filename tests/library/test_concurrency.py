@@ -1,7 +1,5 @@
 """Several tasks at once, and tasks that are cancelled: nothing breaks and nothing stays behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -18,9 +16,7 @@ from support.parsers import left
 
 def count_handles(path):
     """How many files under a folder this process has open."""
-    return sum(
-        os.path.realpath(link).startswith(str(path)) for link in Path("/proc/self/fd").iterdir()
-    )
+    return sum(os.path.realpath(at).startswith(str(path)) for at in Path("/proc/self/fd").iterdir())
 
 
 def list_children():

@@ -1,7 +1,5 @@
 """With the real embedders: meaning is found where no word is shared."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.errors import WeightsUnavailable
@@ -65,9 +63,7 @@ async def test_a_new_library_takes_the_embedder_of_its_languages_and_keeps_it(op
     assert hit.passage.title == "regeln"
 
 
-async def test_a_new_library_without_e5_and_a_network_takes_minilm(
-    open_library, write, monkeypatch
-):
+async def test_a_new_library_without_e5_or_network_takes_minilm(open_library, write, monkeypatch):
     def unavailable(self):
         raise WeightsUnavailable("the weights of e5 are not on this machine")
 

@@ -1,15 +1,12 @@
 """What holds whatever a library keeps its documents in: sqlite, lance, or lance in a bucket."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
 import signal
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler
 from itertools import product
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from colligate.library.library import AsyncLibrary
 from colligate.library.store import LOCK_FILE
 from support.documents import text_pdf
 from support.embedders import Interrupted
+from support.web import Loopback
 
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
@@ -62,9 +60,7 @@ def count_rows(library):
 
 
 @EVERYWHERE
-async def test_documents_are_added_found_changed_and_opened_again(
-    open_library, folder, write, embedder
-):
+async def test_documents_are_added_found_changed_reopened(open_library, folder, write, embedder):
     async with open_library() as library:
         await library.add(folder)
         assert await titles(library) == ["Badgers", "Herons", "Otters"]
@@ -191,9 +187,7 @@ async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_li
 
 @pytest.mark.parametrize("engine", ["lance"])
 @pytest.mark.parametrize("indexed", [1, 1_000_000])
-async def test_the_same_question_finds_the_same_passages(
-    open_library, tmp_path, write, monkeypatch, indexed
-):
+async def test_a_question_finds_the_same_again(open_library, tmp_path, write, monkeypatch, indexed):
     monkeypatch.setattr("colligate.scale.tables.INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
@@ -224,8 +218,7 @@ async def test_lost_and_stray_passages_are_repaired(open_library, folder):
     async with open_library() as library:
         await library.add(folder)
         found = await find(library)
-        options = {"allow_http": "true"} if library.uri.startswith("s3:") else None
-        table = lance.dataset(f"{library.uri}/passages.lance", storage_options=options)
+        table = lance.dataset(f"{library.uri}/passages.lance")
         rows = table.to_table()
         table.delete(f"number = {rows['number'][0]}")
         stray = rows.slice(1, 1).set_column(0, table.schema.field(0), [[7]])
@@ -234,7 +227,7 @@ async def test_lost_and_stray_passages_are_repaired(open_library, folder):
         assert sum("1 passages" in problem for problem in problems) == 2
         assert await library.verify() == []
         assert await find(library) == found
-        lance.LanceDataset.drop(table.uri, options)
+        lance.LanceDataset.drop(table.uri)
     async with open_library() as library:
         with pytest.raises(LibraryDamaged, match="verify --repair"):
             await library.search("fish", k=1)
@@ -306,9 +299,7 @@ async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
 
 
 @SHARED
-async def test_a_snapshot_that_is_deleted_leaves_no_byte(
-    open_library, folder, place, engine, embedder
-):
+async def test_a_deleted_snapshot_leaves_no_byte(open_library, folder, place, engine, embedder):
     def read_all():
         if engine == "s3":
             return read_objects(place)
@@ -410,9 +401,7 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine, mo
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
-async def test_nothing_here_is_changed_while_a_question_tries_the_lock(
-    open_library, folder, write, monkeypatch
-):
+async def test_nothing_changes_while_a_lock_is_tried(open_library, folder, write, monkeypatch):
     async with open_library() as library:
         await library.add(folder)
         await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"), index=False)
@@ -564,13 +553,8 @@ def serve_puts(status):
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with closing(Loopback(Handler)) as server:
+        yield server.address
 
 
 @pytest.mark.parametrize(("status", "why"), [(200, "it writes over an object"), (403, "403")])

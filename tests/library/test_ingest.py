@@ -1,7 +1,5 @@
 """What is read, what is left alone, and what a bad file costs."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -131,9 +129,6 @@ async def test_a_file_out_of_reach_is_not_pruned(library, write):
     assert len(await library.documents()) == 2
     away.unlink()
     assert [path.name for path in (await library.add(folder, prune=True)).removed] == ["a.md"]
-
-
-# Files that cannot be read
 
 
 async def test_bad_files_are_named_and_the_others_read(library, folder):
@@ -270,9 +265,7 @@ async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write
 
 
 @pytest.mark.linux  # memory is read from /proc
-async def test_a_parser_that_takes_too_much_memory_is_ended(
-    open_library, folder, write, monkeypatch
-):
+async def test_a_parser_of_too_much_memory_is_ended(open_library, folder, write, monkeypatch):
     monkeypatch.setattr(Limits, "memory", lambda limits, size: 400 << 20)
     write("hungry.md", "words")
     write("greedy.md", "words")
@@ -344,9 +337,6 @@ def test_no_parser_outlives_a_process_that_was_killed(tmp_path, write):
     assert is_ready(parser), "the parser still runs"
     os.close(parser)
     os.close(listening)
-
-
-# From stored to indexed
 
 
 async def test_stored_documents_are_indexed_later_without_reading_again(library, folder, embedder):
@@ -452,9 +442,6 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
     assert await library.verify() == []
 
 
-# A full disk
-
-
 @pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, write):
     await library.add(folder)
@@ -470,9 +457,7 @@ async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, 
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
-async def test_a_disk_that_is_full_while_vectors_are_written_is_reported(
-    library, folder, monkeypatch
-):
+async def test_a_disk_that_is_full_while_vectors_are_written_is_said(library, folder, monkeypatch):
     def fail(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -492,15 +477,10 @@ async def test_nobody_else_can_read_a_new_library(library, folder):
         await library.add(folder)
     finally:
         os.umask(before)
-    modes = {
-        each.name: each.stat().st_mode & 0o777 for each in (library.path, *library.path.iterdir())
-    }
+    modes = {it.name: it.stat().st_mode & 0o777 for it in (library.path, *library.path.iterdir())}
     assert modes.pop("library") == 0o700
     assert set(modes.values()) == {0o600}
     assert {"catalogue.sqlite", "catalogue.sqlite-wal", "vectors-64.f32"} <= set(modes)
-
-
-# Progress
 
 
 async def test_progress_is_reported(library, folder):

@@ -1,7 +1,5 @@
 """The package's names, and what importing them loads."""
 
-from __future__ import annotations
-
 import subprocess
 
 from support.processes import start_child

@@ -1,7 +1,5 @@
 """After a process is killed at any point, the library finishes its work without a difference."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -124,9 +122,7 @@ def prepared(tmp_path, write, folder, embedder):
 
 
 @pytest.mark.parametrize("start", [pytest.param("new", marks=pytest.mark.real), "changed"])
-def test_killed_anywhere_it_loses_nothing_finished(
-    tmp_path, prepared, folder, embedder, work, start
-):
+def test_killed_anywhere_it_loses_nothing_done(tmp_path, prepared, folder, embedder, work, start):
     def begin(name):
         if start == "changed":
             shutil.copytree(prepared, tmp_path / name)

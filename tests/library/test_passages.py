@@ -1,7 +1,5 @@
 """The passage index on its own: weights of terms, and what is left of removed passages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Any number of processes search and change a library at once; nobody waits for long."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import subprocess

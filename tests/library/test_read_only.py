@@ -1,7 +1,5 @@
 """A library that cannot be written can still be read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

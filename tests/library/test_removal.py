@@ -1,7 +1,5 @@
 """Removal leaves no byte of a document's text in any file."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 
@@ -55,9 +53,7 @@ def find_vector(library, vector):
 @pytest.fixture
 def secret(write, folder):
     """A document long enough for many pages of the database, with its marker all over."""
-    body = "\n\n".join(
-        f"## {MARKER} {n}\n\nThe {MARKER} says {n}. " + "word " * 50 for n in range(20)
-    )
+    body = "\n\n".join(f"## {MARKER} {n}\n\n{MARKER} says {n}. " + "word " * 50 for n in range(20))
     return write(f"{MARKER}.md", f"# {MARKER}\n\n{body}\n")
 
 
@@ -85,9 +81,8 @@ async def test_removal_leaves_no_trace_in_the_write_ahead_log(library, secret):
 @FOLDERS
 async def test_vectors_of_removed_passages_are_erased(library, folder, secret, embedder):
     await library.add(folder)
-    texts = [
-        next(text for text in embedder.passages if word in text) for word in (MARKER, "earthworms")
-    ]
+    words = (MARKER, "earthworms")
+    texts = [next(text for text in embedder.passages if word in text) for word in words]
     removed, kept = await embedder.embed(texts)
     assert find_vector(library, removed)
     await library.remove([secret])
@@ -156,9 +151,7 @@ async def test_removing_a_name_that_no_file_can_have(library, folder, name):
 
 
 @pytest.mark.parametrize("named", ["\u00fc/\u00fc.md", "\u00fc"])
-async def test_a_file_that_is_gone_is_removed_however_its_letters_are_composed(
-    library, folder, write, named
-):
+async def test_a_file_gone_is_removed_however_its_name_is_composed(library, folder, write, named):
     (folder / "u\u0308").mkdir()
     path = write("u\u0308/u\u0308.md", "Something new.")
     ids = (await library.add(path)).document_ids

@@ -1,7 +1,5 @@
 """The promises of `Sources`, kept by a library, a view of it, and documents in memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -225,12 +223,7 @@ NEAR = {"weir weir": 0.5, "eel": 0.4, "ide": 0.3}
         ({"pike": 0.9} | NEAR, FISH, "weir", ["weir pike reed", "weir weir reed"]),
         ({"pike": 0.501} | NEAR, FISH, "weir", ["weir weir reed", "weir pike reed"]),
         # Where both searches are as sure of another passage the cosine counts more.
-        (
-            {"weir": 0.3, "pike": 0.9},
-            ["weir reed", "pike reed"],
-            "weir",
-            ["pike reed", "weir reed"],
-        ),
+        ({"weir": 0.3, "pike": 1}, ["weir reed", "pike reed"], "weir", ["pike reed", "weir reed"]),
         # The only passage with a word comes first though others are nearer.
         ({"weir": 0.3} | NEARER, ["weir", *EELS], "weir", ["weir", *reversed(EELS)]),
         # If no word is found the cosine alone decides; what differs by noise is equal.

@@ -1,7 +1,5 @@
 """`verify` finds damage and repairs it where that is possible."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import contextmanager

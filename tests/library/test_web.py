@@ -1,7 +1,5 @@
 """Web addresses as sources: what is fetched, kept, fetched again, refused and removed."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 

@@ -1,7 +1,5 @@
 """A model behind the loopback server; small models of transformers, real and random."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
@@ -40,9 +38,8 @@ def server() -> Iterator[HubServer]:
 @pytest.fixture(scope="session")
 def smollm2_hf(smollm2_folder: Path) -> Iterator[HFModel]:
     """SmolLM2-135M-Instruct in float32, a window of 1,024 tokens. Shared: do not close it."""
-    model = HFModel(
-        str(smollm2_folder), name="hf:smollm2-135m", context_tokens=1024, dtype="float32"
-    )
+    options = {"context_tokens": 1024, "dtype": "float32"}
+    model = HFModel(str(smollm2_folder), name="hf:smollm2-135m", **options)
     yield model
     asyncio.run(model.aclose())
 

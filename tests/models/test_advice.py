@@ -1,7 +1,5 @@
 """Which model suits a machine: the largest that fits and is not too slow."""
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.core.events import Noted, Trace

@@ -3,8 +3,6 @@
 That they give the same numbers is in `test_in_process.py`, of small models of every kind.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from colligate.models import Message

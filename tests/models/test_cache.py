@@ -1,7 +1,5 @@
 """Answers are paid for once, leave no trace when removed, and a bad cache harms nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import subprocess
@@ -33,8 +31,7 @@ async def test_the_same_request_is_asked_once(scripted_model, cache):
     inner = scripted_model([paid])
     model = CachedChat(inner, cache)
     assert isinstance(model, ChatModel)
-    first = await ask(model)
-    assert first == paid
+    assert await ask(model) == paid
     pieces: list[str] = []
     second = await ask(model, on_token=pieces.append)
     assert second == replace(paid, warnings=(), cached=True)
@@ -102,8 +99,7 @@ async def test_likelihoods_are_remembered(scripted_model, cache):
     pairs = [("aaa", "x"), ("a", "x")]
     for turn in range(2):
         scores = await model.likelihoods(pairs)
-        assert scores == [[-3.0, -0.5], [-1.0, -0.5]]
-        assert scores.cached == (turn == 1)
+        assert (scores, scores.cached) == ([[-3.0, -0.5], [-1.0, -0.5]], turn == 1)
     assert asked == [pairs]
 
 
@@ -124,8 +120,7 @@ async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
         seen = await model.attention("some text", [(0, 4)])
         assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",), cached=turn == 1)
         assert list(odds.odds) == ["yes", "no"]
-        assert seen == [0.5]
-        assert seen.cached == (turn == 1)
+        assert (seen, seen.cached) == ([0.5], turn == 1)
     await model.labels(HELLO, ["yes", "no"])
     await model.labels(HELLO, ["no", "yes"])
     await model.attention("some text", [(0, 3)])
@@ -143,8 +138,7 @@ class Slow:
             async def chat(self, *args: Any, **options: Any) -> Completion:
                 slow.asked.set()
                 await slow.go.wait()
-                completion: Completion = await super().chat(*args, **options)
-                return completion
+                return await super().chat(*args, **options)
 
         self.model = Model(["one", "two"])
 
@@ -161,11 +155,7 @@ async def test_equal_calls_at_the_same_time_are_asked_once(scripted_model, cache
     await asyncio.sleep(0)
     slow.go.set()
     said = await asyncio.gather(first, second, third)
-    assert [(each.text, each.cached) for each in said] == [
-        ("one", False),
-        ("one", True),
-        ("one", True),
-    ]
+    assert [(it.text, it.cached) for it in said] == [("one", False), ("one", True), ("one", True)]
     assert pieces == ["one"]
     assert len(slow.model.calls) == 1
 
@@ -190,9 +180,7 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache):
     assert cache.get("p007")
 
 
-@pytest.mark.parametrize(
-    "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
-)
+@pytest.mark.parametrize("content", [b"no database " * 100, b"SQLite format 3\0" + b"x" * 99])
 async def test_a_damaged_file_is_begun_anew(scripted_model, cache, content):
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)

@@ -1,11 +1,8 @@
 """Every backend, embedder and reranker passes its suite."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,6 @@ from colligate.models.embedders import MiniLM, StaticEmbedder
 from colligate.models.hf.model import HFModel
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
-from colligate.models.openai_http import Policy
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import HTTPReranker
 from colligate.models.weights import pull
@@ -41,11 +37,8 @@ TRAINED = {"trained hf": "smollm2_hf", "trained llama.cpp": "smollm2_llama"}  # 
         *(pytest.param(kind, marks=[pytest.mark.model, pytest.mark.real]) for kind in TRAINED),
     ]
 )
-async def chat_model(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy, tmp_path: Path
-) -> AsyncIterator[ChatModel]:
+async def chat_model(request, openai_server, policy, tmp_path) -> AsyncIterator[ChatModel]:
     kind = request.param.removeprefix("cached ")
-    model: ChatModel
     if kind in TRAINED:
         yield request.getfixturevalue(TRAINED[kind])
         return
@@ -83,9 +76,7 @@ EMBEDDERS: dict[str, Callable[..., Embedder]] = {
 
 
 @pytest.fixture(params=EMBEDDERS)
-async def embedder(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
-) -> AsyncIterator[Embedder]:
+async def embedder(request, openai_server, policy) -> AsyncIterator[Embedder]:
     if request.param != "openai":
         pull(request.param)
     embedder = EMBEDDERS[request.param](openai_server.url, policy)
@@ -99,8 +90,7 @@ async def test_rows_are_of_unit_length_in_order_whatever_else_is_embedded(embedd
     assert embedder.name
     texts = [f"text number {number}" for number in range(24)]
     rows = await embedder.embed(texts)
-    assert rows.shape == (24, embedder.dimension)
-    assert rows.dtype == np.float32
+    assert (rows.shape, rows.dtype) == ((24, embedder.dimension), np.float32)
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     alone = np.vstack([await embedder.embed([text]) for text in texts[:8]])
     assert np.allclose(rows[:8], alone, atol=1e-6)
@@ -123,14 +113,9 @@ async def test_empty_very_long_and_odd_texts_have_vectors_too(embedder):
 
 
 @pytest.fixture(params=["minilm", "http"])
-async def reranker(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
-) -> AsyncIterator[Reranker]:
-    reranker: Reranker
-    if request.param == "minilm":
-        reranker = MiniLMReranker()
-    else:
-        reranker = HTTPReranker(openai_server.url, "r", policy=policy)
+async def reranker(request, openai_server, policy) -> AsyncIterator[Reranker]:
+    http = request.param == "http"
+    reranker = HTTPReranker(openai_server.url, "r", policy=policy) if http else MiniLMReranker()
     yield reranker
     await reranker.aclose()
     await reranker.aclose()

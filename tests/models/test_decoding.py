@@ -1,7 +1,5 @@
 """One answer: tokens by logits, seed and grammar; text as soon as it is certain; ends; errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -57,9 +55,6 @@ def answer(
     return progress.request.outcome
 
 
-# Choosing
-
-
 def test_draws_follow_the_probabilities(tokenizer):
     chosen = np.full(len(tokenizer), -np.inf, np.float32)
     tokens = [tokenizer.convert_tokens_to_ids(letter) for letter in "abc"]
@@ -91,9 +86,7 @@ def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, te
         right = plain.written[len(drafted.written) :][: data.draw(st.integers(0, 4))]
         draft = [*right, *data.draw(st.lists(st.integers(3, len(tokenizer) - 1), max_size=2))]
         before = list(drafted.written)
-        rows = [
-            random_logits(tokenizer, [*before, *draft[:count]]) for count in range(len(draft) + 1)
-        ]
+        rows = [random_logits(tokenizer, [*before, *draft[:n]]) for n in range(len(draft) + 1)]
         for row, token in zip(rows, [*draft, None], strict=True):
             chosen = drafted.choose(row)
             drafted.add(chosen)
@@ -101,9 +94,6 @@ def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, te
                 break
     assert drafted.written == plain.written
     assert drafted.request.outcome == plain.request.outcome
-
-
-# Errors
 
 
 @pytest.mark.parametrize(
@@ -130,8 +120,6 @@ def test_logits_that_are_not_finite_are_an_error(tokenizer, value, temperature):
         answer(tokenizer, logits=lambda *_: logits, temperature=temperature)
 
 
-# Text
-
 TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size=16)
 
 
@@ -140,10 +128,8 @@ TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size
 def test_any_text_streams_in_any_tokens(tokenizer, text):
     for seed in range(2):
         pieces: list[str] = []
-        made = answer(
-            tokenizer, temperature=1.0, seed=seed,
-            grammar=literal(tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
+        options = {"grammar": literal(tokenizer, text), "on_piece": pieces.append}
+        made = answer(tokenizer, temperature=1.0, seed=seed, **options)
         assert made.text == "".join(pieces) == text
         assert made.finish_reason == "stop"
         assert all(pieces)
@@ -162,10 +148,8 @@ def test_blanks_of_sentencepiece_are_kept():
     for text in (" yes it is", "yes\u20ac it", "a  b \U0001f600 c"):
         pieces: list[str] = []
         before = tokenizer.backend_tokenizer.encode("The answer is").ids
-        made = answer(
-            tokenizer, before, temperature=1.0, seed=1,
-            grammar=literal(tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
+        options = {"grammar": literal(tokenizer, text), "on_piece": pieces.append}
+        made = answer(tokenizer, before, temperature=1.0, seed=1, **options)
         assert made.text == "".join(pieces) == text
         assert len(pieces) > 2
 

@@ -1,7 +1,5 @@
 """What each provider's own way of speaking OpenAI's protocol comes to: the same for a user."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

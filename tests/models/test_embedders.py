@@ -1,7 +1,5 @@
 """The embedders in this process, with their real weights."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator
@@ -42,9 +40,7 @@ def static() -> StaticEmbedder:
 @real
 async def test_cosines_are_those_of_the_model(minilm):
     """Cosines that the float32 model gives through sentence-transformers."""
-    a, b, c = await minilm.embed(
-        ["That is a happy person", "That is a happy dog", "Today is a sunny day"]
-    )
+    a, b, c = await minilm.embed(["That is a happy person", "That is a happy dog", "It is sunny"])
     assert a @ b == pytest.approx(0.695, abs=0.03)
     assert a @ c == pytest.approx(0.257, abs=0.05)
 
@@ -67,23 +63,19 @@ async def test_numbers_of_the_wordllama_library(static):
     assert bridge @ otter == pytest.approx(-0.016771, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("backend", "name"), [(MiniLM, MiniLM.name), (StaticEmbedder, StaticEmbedder.name)]
-)
-def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend, name):
+@pytest.mark.parametrize("backend", [MiniLM, StaticEmbedder])
+def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend):
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
-    with pytest.raises(WeightsUnavailable, match=f"run colligate models pull {name}"):
+    with pytest.raises(WeightsUnavailable, match=f"run colligate models pull {backend.name}"):
         backend()
 
 
 @real
-@pytest.mark.parametrize(
-    ("backend", "name"), [(MiniLM, MiniLM.name), (StaticEmbedder, StaticEmbedder.name)]
-)
-async def test_damaged_weights_are_one_line(tmp_path, monkeypatch, capfd, backend, name):
-    whole = pull(name)
+@pytest.mark.parametrize("backend", [MiniLM, StaticEmbedder])
+async def test_damaged_weights_are_one_line(tmp_path, monkeypatch, capfd, backend):
+    whole = pull(backend.name)
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
-    folder = tmp_path / "models" / name
+    folder = tmp_path / "models" / backend.name
     folder.mkdir(parents=True)
     (folder / whole["tokenizer"].name).write_bytes(whole["tokenizer"].read_bytes())
     (folder / whole["model"].name).write_bytes(bytes(whole["model"].stat().st_size))
@@ -101,8 +93,6 @@ def test_without_the_extra_it_says_what_to_install(backend, monkeypatch):
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
         backend("some/model")
 
-
-# Other languages
 
 ELSEWHERE = {
     "Wie hoch ist die Miete?": "Der Mieter zahlt 900 Euro im Monat für die Wohnung.",
@@ -122,14 +112,10 @@ ELSEWHERE = {
         ("another", {}, "", ""),
     ],
 )
-async def test_the_prefix_is_the_models_own_or_that_of_its_name(
-    tmp_path, name, own, query, passage
-):
+async def test_the_prefix_is_the_models_own_or_of_its_name(tmp_path, name, own, query, passage):
     library = pytest.importorskip("sentence_transformers", reason="the extra `local`")
-    words = (
-        "who signed find query passage represent this sentence for searching relevant passages :"
-    )
-    base = save_bert(tmp_path / "base", words)
+    text = "who signed find query passage represent this sentence for searching relevant passages :"
+    base = save_bert(tmp_path / "base", text)
     folder = str(tmp_path / name)
     plain = library.SentenceTransformer(str(base), prompts=own)
     plain.save(folder)

@@ -1,7 +1,5 @@
 """What a GGUF header says, and headers that lie."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -77,10 +77,12 @@ Typed = tuple[Any, Any]
 def ranged(low: int, high: int, width: int, make: Callable[[int, int], Typed]) -> Any:
     """`make` of the ends of a range that begins in [low, high] and is at most so wide."""
     return st.builds(
-        lambda first, more: make(first, first + more),
-        st.integers(low, high),
-        st.integers(0, width),
+        lambda first, more: make(first, first + more), st.integers(low, high), st.integers(0, width)
     )
+
+
+def lists(field: Typed) -> st.SearchStrategy[Typed]:
+    return ranged(0, 2, 2, lambda a, b: (list[Annotated[field]], Field(min_length=a, max_length=b)))
 
 
 def fields() -> st.SearchStrategy[Typed]:
@@ -98,14 +100,7 @@ def fields() -> st.SearchStrategy[Typed]:
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
-            inner.flatmap(
-                lambda field: ranged(
-                    0,
-                    2,
-                    2,
-                    lambda a, b: (list[Annotated[field]], Field(min_length=a, max_length=b)),
-                )
-            ),
+            inner.flatmap(lists),
             inner.map(lambda field: (Annotated[field] | None, None)),
             objects(inner),
         ),

@@ -1,7 +1,5 @@
 """Models in this process keep the same promises, whichever runtime computes them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -46,9 +44,7 @@ def user(text: str) -> list[Message]:
 
 
 @pytest.fixture(params=["hf", "llama.cpp"])
-async def open_tiny(
-    request: pytest.FixtureRequest, tiny_folder: Any, monkeypatch: Any
-) -> AsyncIterator[Open]:
+async def open_tiny(request, tiny_folder, monkeypatch) -> AsyncIterator[Open]:
     """`open_tiny(folder)` is a model with a window of 512; by default it writes on and on."""
     opened: list[Model] = []
     if request.param != "hf":
@@ -96,8 +92,7 @@ async def test_all_calls_at_once_give_what_each_gives_alone(model):
         assert others == texts
         assert found == pytest.approx(numbers, abs=1e-4)
     assert len({texts[0] for texts, _ in alone}) > 1
-    assert model.capabilities == frozenset(Capability)
-    assert model.context_tokens == 512
+    assert (model.capabilities, model.context_tokens) == (frozenset(Capability), 512)
 
 
 async def test_a_short_answer_does_not_wait_for_a_long_one(model):
@@ -215,9 +210,7 @@ async def test_labels_are_scored_whole_and_after_what_is_forced(model):
     assert other.odds[labels[0]] * other.mass == pytest.approx(odds.odds[labels[0]] * odds.mass)
 
 
-async def test_a_base_model_warns_that_it_is_none_for_instructions(
-    open_tiny, tiny_folder, tmp_path
-):
+async def test_a_base_model_warns_that_it_is_not_for_instructions(open_tiny, tiny_folder, tmp_path):
     for file in tiny_folder("qwen2").iterdir():
         if file.suffix not in (".jinja", ".gguf"):
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -227,9 +220,7 @@ async def test_a_base_model_warns_that_it_is_none_for_instructions(
     assert sum(await base.attention(OTTERS, [(0, len(OTTERS))])) > 0
 
 
-async def test_adapters_and_the_base_at_once_answer_as_each_does_alone(
-    model, tiny_folder, tmp_path
-):
+async def test_adapters_and_the_base_at_once_answer_as_each_alone(model, tiny_folder, tmp_path):
     base = tiny_folder("llama", endless=True)
     folders = [
         save_both(base, tmp_path / "one", target_modules=["q_proj", "v_proj"], lora_alpha=32),
@@ -329,9 +320,7 @@ async def test_both_runtimes_give_the_same_numbers(tiny_folder, tiny_gguf, archi
     gc.collect()
 
 
-async def test_both_runtimes_compute_the_same_adapters(
-    tiny_folder, tiny_gguf, tmp_path, monkeypatch
-):
+async def test_both_runtimes_compute_adapters_alike(tiny_folder, tiny_gguf, tmp_path, monkeypatch):
     monkeypatch.setenv("COLLIGATE_LLAMA", str(pull_libraries()))
     folder, file = tiny_folder("llama", endless=True), tiny_gguf("llama", endless=True)
     one = HFModel(str(folder), name="hf:tiny", dtype="float32")

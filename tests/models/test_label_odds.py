@@ -1,7 +1,5 @@
 """Odds of labels from the likeliest first tokens that a server returns."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -36,13 +34,8 @@ from support.models import HELLO
             0.5,
             (),
         ),
-        (  # "10" is a token, so "1" does not begin it
-            {"1": 0.6, "10": 0.2},
-            ["1", "10"],
-            {"1": 0.75, "10": 0.25},
-            0.8,
-            (),
-        ),
+        # "10" is a token, so "1" does not begin it.
+        ({"1": 0.6, "10": 0.2}, ["1", "10"], {"1": 0.75, "10": 0.25}, 0.8, ()),
         (  # "Yes" could be either, but decides nothing
             {"Yes": 0.001, "No": 0.9},
             ["Yes, fully", "Yes, in part", "No"],

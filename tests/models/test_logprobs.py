@@ -1,18 +1,12 @@
 """Likelihoods and whole labels from a server: exact where it gives them, else said to be absent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from colligate.errors import (
-    ContextTooSmall,
-    MalformedOutput,
-    MissingCapability,
-)
+from colligate.errors import ContextTooSmall, MalformedOutput, MissingCapability
 from colligate.models import Capability, LikelihoodModel, Message
 from colligate.models.openai import OpenAIChat
 from support.models import likelihood

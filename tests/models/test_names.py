@@ -1,7 +1,5 @@
 """A model name says which backend; a wrong one says what was probably meant."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterator
@@ -10,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate.core.events import Trace
-from colligate.errors import (
-    ModelError,
-    NotAuthorised,
-    UnknownModel,
-    UsageError,
-)
+from colligate.errors import ModelError, NotAuthorised, UnknownModel, UsageError
 from colligate.models import Message, Role
 from colligate.models.names import (
     OPENAI_DEFAULT,
@@ -147,9 +140,7 @@ OPENAI_MODEL=x
     ("own", "with_key", "sent"),
     [(None, True, "sk-of-the-file"), ("sk-own", True, "sk-own"), (None, False, None)],
 )
-async def test_of_an_env_file_only_a_key_is_read(
-    here, openai_server, monkeypatch, own, with_key, sent
-):
+async def test_env_files_only_give_keys(here, openai_server, monkeypatch, own, with_key, sent):
     (here / ".env").write_text(ENV)
     if own:
         monkeypatch.setenv("OPENAI_API_KEY", own)
@@ -211,9 +202,7 @@ def test_a_server_of_ones_own_needs_the_name_of_a_model(monkeypatch):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "address", ["localhost:8000/v1", "localhost", "gpu-box:8000", "10.0.0.7:80/v1"]
-)
+@pytest.mark.parametrize("address", ["localhost:8000/v1", "localhost", "gpu:8000", "10.0.0.7:8/v1"])
 def test_an_address_without_scheme_is_not_sent_to_openai(monkeypatch, address):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with pytest.raises(UnknownModel, match="http://"):

@@ -1,7 +1,5 @@
 """Chat and embeddings over HTTP: each server refuses something else, and any may break."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace
@@ -11,12 +9,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
-from colligate.errors import (
-    MalformedOutput,
-    RequestRefused,
-    ServerFailed,
-    WeightsUnavailable,
-)
+from colligate.errors import MalformedOutput, RequestRefused, ServerFailed, WeightsUnavailable
 from colligate.models import Capability, ChatModel, Message
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
@@ -38,21 +31,15 @@ async def test_one_call(openai_server, model):
     assert completion.model == model.name == f"openai:m@{openai_server.url}"
     assert completion.warnings == ()
     sent = openai_server.requests[0]
-    assert sent["messages"] == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello?"},
-    ]
+    assert sent["messages"] == [{"role": turn.role, "content": turn.content} for turn in HELLO]
     expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "seed": 3}
     assert expected.items() <= sent.items()
     assert isinstance(model, ChatModel)
 
 
 async def test_streaming_gives_the_same(openai_server, model):
-    usage = {
-        "prompt_tokens": 7,
-        "completion_tokens": 3,
-        "prompt_tokens_details": {"cached_tokens": 5},
-    }
+    usage: Any = {"prompt_tokens": 7, "completion_tokens": 3}
+    usage["prompt_tokens_details"] = {"cached_tokens": 5}
     openai_server.say("A somewhat longer answer.", finish_reason="length", usage=usage)
     pieces: list[str] = []
     completion = await ask(model, HELLO, on_token=pieces.append)
@@ -291,8 +278,6 @@ async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
     openai_server.models = []  # it does not say which it has
     assert (await ask(await model.with_adapter("rooter"), HELLO, max_tokens=5)).text
 
-
-# Embeddings
 
 TEXTS = [f"text number {number}" for number in range(70)]
 

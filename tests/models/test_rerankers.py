@@ -1,7 +1,5 @@
 """Rerankers give one score a text, in the order of the texts."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -136,9 +134,8 @@ def name(tmp_path):
     def made(labels, sure):
         numbered = dict(enumerate(labels))
         named = {"id2label": numbered, "label2id": {label: at for at, label in numbered.items()}}
-        save_bert(
-            tmp_path, "ada mercer lived died in 1904 .", "BertForSequenceClassification", **named
-        )
+        words = "ada mercer lived died in 1904 ."
+        save_bert(tmp_path, words, "BertForSequenceClassification", **named)
         model = BertForSequenceClassification.from_pretrained(tmp_path)
         with torch.no_grad():
             model.classifier.weight.zero_()

@@ -1,7 +1,5 @@
 """Models that only /responses serves: they are asked there, and it is all the same to a user."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -14,20 +12,13 @@ from support.models import HELLO, ask
 from support.server import Scripted
 
 ONLY = "This model is only supported in v1/responses and not in v1/chat/completions."
-USAGE = {
-    "input_tokens": 20,
-    "input_tokens_details": {"cached_tokens": 9},
-    "output_tokens": 7,
-    "output_tokens_details": {"reasoning_tokens": 4},
-}
+USAGE: dict[str, Any] = {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 9}}
+USAGE |= {"output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 4}}
 
 
 def response(text: str, **fields: Any) -> dict[str, Any]:
-    said = {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text}],
-    }
+    content = [{"type": "output_text", "text": text}]
+    said = {"type": "message", "role": "assistant", "content": content}
     output = [{"type": "reasoning", "summary": []}, *([said] if text else [])]
     return {"status": "completed", "error": None, "output": output, "usage": USAGE, **fields}
 

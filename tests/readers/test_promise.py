@@ -1,7 +1,5 @@
 """The promise: a risk says how probable an answer must be."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 

@@ -1,7 +1,5 @@
 """The quoting reader: its prompt, what fits, and a reader that does not quote what it found."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -57,11 +55,8 @@ def test_a_method_keeps_its_own_instruction_and_numbers():
 def test_the_quotes_are_decoded_before_the_sentence_and_the_verdict_last():
     schema = QuotedReply.model_json_schema()
     assert list(schema["properties"]) == ["statements", "short_answer", "found", "search"]
-    assert list(schema["$defs"]["ComputedStatement"]["properties"]) == [
-        "quotes",
-        "sentence",
-        "calculations",
-    ]
+    fields = list(schema["$defs"]["ComputedStatement"]["properties"])
+    assert fields == ["quotes", "sentence", "calculations"]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A small model on a real Ray cluster of one machine."""
 
-from __future__ import annotations
-
 import asyncio
 
 import psutil

@@ -1,7 +1,5 @@
 """Files are read and passages embedded on a real Ray cluster of one machine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -39,9 +37,7 @@ def cluster(killed):
     workers.close()
 
 
-async def test_a_cluster_reads_and_embeds_as_this_process_does(
-    cluster, killed, folder, write, tmp_path
-):
+async def test_a_cluster_reads_and_embeds_as_this_process(cluster, killed, folder, write, tmp_path):
     write("broken.pdf", "%PDF-1.7 this is no PDF")
     write("empty.md", "")
     write("latin.csv", "name,year\nAda,1971\n")

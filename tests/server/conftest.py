@@ -1,7 +1,5 @@
 """Servers over scripted models: in this process, and behind a real socket."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ Two servers get the same requests with the same tokens. One of them has what the
 the other has never had it: no reply may tell which one it comes from.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -98,9 +96,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def worlds(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[World, World, dict[str, str]]]:
+def worlds(tmp_path_factory) -> Iterator[tuple[World, World, dict[str, str]]]:
     """The server with what is hidden, the one without, and the tokens of both by their owners."""
     with_, without = (tmp_path_factory.mktemp(name) for name in ("with", "without"))
     given = TokenFile(with_ / "tokens.json")
@@ -113,10 +109,8 @@ def worlds(
     TokenFile(without / "tokens.json").path.touch(0o600)
     (without / "tokens.json").write_text(text)
     for place in (with_, without):
-        known = (
-            {"hidden": HIDDEN, "seen": SEEN, "board": COPY} if place is with_ else {"seen": SEEN}
-        )
-        for name, files in known.items():
+        made = {"hidden": HIDDEN, "seen": SEEN, "board": COPY} if place is with_ else {"seen": SEEN}
+        for name, files in made.items():
             (place / "files" / name).mkdir(parents=True)
             for file, content in files.items():
                 (place / "files" / name / file).write_text(content)
@@ -290,11 +284,8 @@ async def test_files_that_wait_to_be_read_tell_nothing(serve, tmp_path):
     async with serve(tokens=tokens.path) as client:
         client.server.jobs.open("default").add(tmp_path / "waits.pdf")
         assert client.server.unread() == 1
-        seen = result_of(
-            await client.post(
-                "/mcp", headers=headers, json=rpc("tools/call", name="list_documents")
-            )
-        )
+        body = rpc("tools/call", name="list_documents")
+        seen = result_of(await client.post("/mcp", headers=headers, json=body))
         assert seen["structuredContent"]["unread"] == 0
 
 

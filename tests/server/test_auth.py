@@ -1,7 +1,5 @@
 """Who may ask, and protection against other web pages in the same browser."""
 
-from __future__ import annotations
-
 import secrets
 
 import pytest

@@ -1,7 +1,5 @@
 """Clients that connect and send nothing, or half a request, keep nobody else from being served."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Every error is an RFC 9457 problem, with the security headers, and counted by its status."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from colligate.server.runs import RecordedRun
@@ -64,9 +62,7 @@ async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, mo
     assert 'status="499"' not in metrics
 
 
-async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
-    client, tmp_path, monkeypatch
-):
+async def test_a_full_disk_lets_no_run_start_and_leaves_nothing(client, tmp_path, monkeypatch):
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 

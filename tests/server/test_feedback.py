@@ -1,7 +1,5 @@
 """What people say of answers: kept with the run, seen by its owner, a data set for the bench."""
 
-from __future__ import annotations
-
 from colligate.lab.bench.datasets import read_questions
 from colligate.server.tokens import Right, TokenFile
 from support.http_server import DEFAULT, QUESTION, RULES, until

@@ -1,7 +1,5 @@
 """The limits of the server, how it refuses more, and 64 clients at once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -117,9 +115,7 @@ async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(serv
             *(start("default", request) for _ in range(9)), return_exceptions=True
         )
         assert sum(isinstance(each, Busy) for each in begun) == 5
-        first, second, third, fourth = (
-            each for each in begun if not isinstance(each, BaseException)
-        )
+        first, second, third, fourth = (one for one in begun if not isinstance(one, BaseException))
         fourth.cancel()  # before it has taken a step
         await fourth.wait()
         await until(lambda: held.now == 1)

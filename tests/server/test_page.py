@@ -1,7 +1,5 @@
 """The built page: of the sources that are here, whole, and with nothing from elsewhere."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

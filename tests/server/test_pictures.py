@@ -1,9 +1,6 @@
 """The picture of a PDF's page, and where on it a range of the document's text is."""
 
-from __future__ import annotations
-
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +50,7 @@ async def test_a_page_is_drawn_and_a_quote_is_boxed(yard):
         assert (await client.get(f"{pages}/1/boxes?{range_}")).json() == []
 
 
-async def test_a_file_that_is_gone_or_has_changed_is_not_shown(yard, tmp_path: Path):
+async def test_a_file_that_is_gone_or_has_changed_is_not_shown(yard, tmp_path):
     wrong = {"3/picture": 404, "0/picture": 404, "1/picture?width=9000": 422, "1/boxes": 422}
     async with yard as client:
         pages, _ = await pages_of(client)

@@ -1,7 +1,5 @@
 """A removed document leaves nothing in what a server kept: runs that looked at it, files sent."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

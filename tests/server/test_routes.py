@@ -1,7 +1,5 @@
 """Libraries, documents, questions and runs over HTTP."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -284,9 +282,7 @@ async def test_libraries_are_apart(client, tmp_path):
 
 
 async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve):
-    record = (
-        b'{"id": "odd", "title": "T\\ud800", "text": "Half a pair \\ud83d is in the hall.\\n"}\n'
-    )
+    record = b'{"id": "odd", "title": "T\\ud800", "text": "Half \\ud83d is in the hall.\\n"}\n'
     async with serve(files={"odd.jsonl": record}) as client:
         for path in ("", "/odd", "/odd/tree"):
             response = await client.get(f"{DEFAULT}/documents{path}")

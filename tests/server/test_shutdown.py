@@ -1,7 +1,5 @@
 """Told to stop, the server lets the work under way finish, or reports that it was cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Clients behind a real socket: events as they come, and clients that hang up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

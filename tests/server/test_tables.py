@@ -1,7 +1,5 @@
 """Tables over HTTP: estimated, filled, followed, corrected, downloaded, gone with a document."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -102,10 +100,10 @@ async def test_corrections_are_kept(serve, model):
     async with serve(model, LEASES) as client:
         table = await fill(client)
         anna, boris = (row["document"] for row in table["rows"])
-        path = f"/api/runs/{table['run']}/cell"
+        run = f"/api/runs/{table['run']}"
 
         async def put(status: int = 200, **said: Any) -> Any:
-            response = await client.put(path, json=said)
+            response = await client.put(f"{run}/cell", json=said)
             assert response.status_code == status, response.text
             return response.json()
 
@@ -116,16 +114,11 @@ async def test_corrections_are_kept(serve, model):
         await put(404, document=anna, column="none", text="")
         await put(404, document="none", column="law", text="")
         await put(422, document=anna, column="law")
-        for kept in (
-            (await client.get(path.replace("/cell", ""))).json()["table"],
-            await fill(client),
-        ):
+        for kept in ((await client.get(run)).json()["table"], await fill(client)):
             first, second = kept["rows"]
             assert second["cells"]["rent"]["values"][0]["written"] == "USD 13,000"
-            assert (first["cells"]["law"]["corrected"], first["cells"]["law"]["doubt"]) == (
-                True,
-                "",
-            )
+            law = first["cells"]["law"]
+            assert (law["corrected"], law["doubt"]) == (True, "")
             assert first["cells"]["renews"]["reason"] == "not in the document"
 
 

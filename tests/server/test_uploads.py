@@ -1,7 +1,5 @@
 """Files that arrive over HTTP, hostile ones included."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import random
@@ -151,15 +149,8 @@ NAMES = [
     "<script>alert({n})</script>.html",
 ]
 # These end the header early or make it longer than any is, and the whole form may be refused.
-BREAKING = [
-    "{n}\x00.md",
-    "{n}\r\nX-Injected: 1.md",
-    '"{n}".md',
-    "{n}\r\n\r\n.md",
-    "{n}\r\n--b--\r\n",
-    "{n}\n.md",
-    "{n}" + "a" * 9000 + ".md",
-]
+BREAKING = ["{n}\x00.md", "{n}\r\nX-Injected: 1.md", '"{n}".md', "{n}\r\n\r\n.md"]
+BREAKING += ["{n}\r\n--b--\r\n", "{n}\n.md", "{n}" + "a" * 9000 + ".md"]
 
 
 CLIMBED = Path(tempfile.gettempdir()) / "colligate-climbed.txt"

@@ -39,11 +39,7 @@ async def test_everything_is_listed_once_and_counted_with_all_its_places(ask, pa
     answer, run, _ = await ask(ListAll(part=part), QUESTION, DOCUMENTS, name_boats)
     assert answer.short == "2: Heron, Tern"
     lines = answer.text.splitlines()
-    assert [line.split(" [")[0] for line in lines] == [
-        "2 found in 3 documents:",
-        "- Heron",
-        "- Tern",
-    ]
+    assert [row.split(" [")[0] for row in lines] == ["2 found in 3 documents:", "- Heron", "- Tern"]
     heron = [c.quote for c in answer.citations if lines[1][2:7] in c.quote]
     assert heron == ["The boat Heron left at noon.", "The boat Heron was painted by Ivo."]
     assert all("not in these words" in warning for warning in run.warnings)

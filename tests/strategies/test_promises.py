@@ -1,7 +1,5 @@
 """Every registered strategy passes the suite, and what it needs of a real tokenizer."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import random

@@ -4,11 +4,7 @@ import re
 
 import pytest
 
-from colligate.core.events import (
-    Located,
-    Retrieved,
-    Scored,
-)
+from colligate.core.events import Located, Retrieved, Scored
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.direct import Direct
 from colligate.strategies.full_context import FullContext

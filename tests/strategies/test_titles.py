@@ -1,14 +1,11 @@
 """The title of a document in the prompts of the methods: with what its file's name adds."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.sources import SearchMode
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.spd_rag import SPDRAG
@@ -18,19 +15,13 @@ TEXT = "Revenue was 6,780 million dollars. It grew by a fifth."
 
 @pytest.mark.parametrize(
     "strategy",
-    [
-        DuQUAD(mode=SearchMode.SPARSE),
-        SPDRAG(mode=SearchMode.SPARSE),
-        DualRAG(mode=SearchMode.SPARSE),
-    ],
+    [DuQUAD(mode="sparse"), SPDRAG(mode="sparse"), DualRAG(mode="sparse")],
     ids=lambda strategy: strategy.name,
 )
 async def test_prompts_show_the_full_title(ask, strategy):
     name = "netflix-2015-10k-e3b0c44298"
     filing = Document(name, "Netflix, Inc.", TEXT, markdown_tree(TEXT, name), language="en")
-    reply = json.dumps(
-        {"thought": "How fast did revenue grow?", "sentences": [1], "statements": []}
-    )
+    reply = json.dumps({"thought": "How did revenue grow?", "sentences": [1], "statements": []})
     _, _, model = await ask(strategy, "What was the revenue?", [filing], lambda _: reply)
     titles = [call.prompt.count("Netflix, Inc.") for call in model.calls]
     assert any(titles)

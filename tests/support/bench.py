@@ -1,7 +1,5 @@
 """Folders of bench runs as the bench leaves them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ It takes the sentences that share most words with the question, and says them in
 is asked for. So a run has real spans, real scores and real searches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

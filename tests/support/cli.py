@@ -1,7 +1,5 @@
 """The real command in a process of its own, and what it is asked about."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -194,11 +192,8 @@ def ask(colligate: Colligate, tower_reader: Any) -> Callable[..., subprocess.Com
 
 def asking(server: Any, *arguments: str | Path) -> list[str | Path]:
     # What a test gives comes last, and so counts.
-    model = f"openai:reader@{server.url}"
-    return [
-        *("ask", "--model", model, "--embedder", "static", "When was the tower built?"),
-        *arguments,
-    ]
+    named = ("--model", f"openai:reader@{server.url}", "--embedder", "static")
+    return ["ask", *named, "When was the tower built?", *arguments]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What tests of curation share: documents, files of records, samples."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping

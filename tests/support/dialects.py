@@ -1,7 +1,5 @@
 """How providers speak OpenAI's protocol: what they refuse, ignore and add, in their own words."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -62,9 +60,7 @@ class Provider:
     )
     cached: Mapping[str, Any] = field(default_factory=dict)
     noise: bytes = b""
-    too_long: str = (
-        "This model's maximum context length is 8192 tokens. However, you asked for 9001."
-    )
+    too_long: str = "This model's maximum context length is 8192 tokens. You asked for 9001."
     no_model: Refusal = (404, "The model `m` does not exist", "model_not_found")
     bad_key: Refusal = (401, "Incorrect API key provided: none", "invalid_api_key")
     wait: tuple[str | None, str | None] = ("3", None)  # `Retry-After`, and what the body says

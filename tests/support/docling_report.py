@@ -3,8 +3,6 @@
 The tests read it from a stand-in for docling's program.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

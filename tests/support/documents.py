@@ -1,7 +1,5 @@
 """Documents for tests: made of Markdown, or read from a file that is written first."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import zipfile
@@ -91,11 +89,8 @@ def text_pdf(pages: Sequence[Sequence[str]], *, turned: bool = False) -> bytes:
         for number, line in enumerate(lines):
             words = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", 12)
             raw.FPDFText_SetText(words, (ctypes.c_ushort * (len(line) + 1))(*map(ord, line)))
-            at = (
-                (0, 1, -1, 0, 72 + 16 * number, 72)
-                if turned
-                else (1, 0, 0, 1, 72, 720 - 16 * number)
-            )
+            down = 16 * number
+            at = (0, 1, -1, 0, 72 + down, 72) if turned else (1, 0, 0, 1, 72, 720 - down)
             raw.FPDFPageObj_Transform(words, *at)
             raw.FPDFPage_InsertObject(page, words)
         page.gen_content()

@@ -1,7 +1,5 @@
 """Embedders that need no weights."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A question whose answer takes three documents, and a reader that knows what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """GGUF files with float32 weights, so that llama.cpp and transformers read the same numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -86,14 +84,9 @@ def save_mamba(target: Path) -> Any:
     tokenizer = make_tokenizer()
     tokenizer.save_pretrained(target.parent)
     torch.manual_seed(7)
-    config = transformers.MambaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        time_step_rank=2,
-        initializer_range=0.3,
-        tie_word_embeddings=False,
-    )
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2}
+    sizes |= {"time_step_rank": 2, "initializer_range": 0.3}
+    config = transformers.MambaConfig(**sizes, tie_word_embeddings=False)
     model = transformers.MambaForCausalLM(config).eval()
     writer = gguf.GGUFWriter(target, "mamba")
     writer.add_context_length(512)

@@ -1,7 +1,5 @@
 """colligate's server under test: in this process, behind a socket, or in a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -14,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import pytest
@@ -86,13 +84,10 @@ class ServerClient(httpx2.AsyncClient):
         """Ask without waiting for the answer."""
         return asyncio.create_task(self.ask(*args, **how))
 
-    async def add(
-        self, files: Mapping[str, str | bytes], library: str = "default"
-    ) -> dict[str, Any]:
+    async def add(self, files: Mapping[str, str | bytes], library: str = "default") -> Any:
         """Upload files; the job when it has ended."""
         job = await self.upload(files, library)
-        _, ended = (await self.events(f"/api/jobs/{job}/events"))[-1]
-        return dict(ended)
+        return (await self.events(f"/api/jobs/{job}/events"))[-1][1]
 
     async def upload(self, files: Mapping[str, str | bytes], library: str = "default") -> str:
         response = await self.post(f"/api/libraries/{library}/files", files=form_of(files))
@@ -104,8 +99,7 @@ class ServerClient(httpx2.AsyncClient):
 
     async def listed(self, what: str, library: str = "default") -> list[dict[str, Any]]:
         """The "documents" or "runs" of a library."""
-        found: list[dict[str, Any]] = (await self.get(f"/api/libraries/{library}/{what}")).json()
-        return found
+        return (await self.get(f"/api/libraries/{library}/{what}")).json()
 
     async def document(self, title: str) -> str:
         """The id of a document."""
@@ -166,17 +160,9 @@ async def opened(app: FastAPI) -> AsyncIterator[None]:
 async def listening(app: FastAPI) -> AsyncIterator[str]:
     """The app behind a socket of this machine, with limits for connections; yields its URL."""
     limits = app.state.server.config
-    config = uvicorn.Config(
-        app,
-        http=cast(
-            "type[asyncio.Protocol]", partial(Connection, limits=limits, most=limits.connections)
-        ),
-        ws="none",
-        port=0,
-        log_level="warning",
-        timeout_keep_alive=SECONDS_KEPT,
-        timeout_graceful_shutdown=5,
-    )
+    http = partial(Connection, limits=limits, most=limits.connections)
+    seconds = {"timeout_keep_alive": SECONDS_KEPT, "timeout_graceful_shutdown": 5}
+    config = uvicorn.Config(app, http=http, ws="none", port=0, log_level="warning", **seconds)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -194,14 +180,9 @@ def threaded(
     """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
 
     def make_engine() -> Engine:
-        library = folder / "papers"
-        return Engine(
-            model=model or ScriptedModel(lambda _: NOT_FOUND),
-            embedder="static",
-            reranker="none",
-            library=library,
-            settings=settings or Settings(),
-        )
+        reader = model or ScriptedModel(lambda _: NOT_FOUND)
+        names = {"embedder": "static", "reranker": "none", "library": folder / "papers"}
+        return Engine(model=reader, **names, settings=settings or Settings())
 
     app = create_app(ServerConfig(**config), make_engine)
     server = uvicorn.Server(
@@ -232,18 +213,13 @@ class Command:
         self, environment: Mapping[str, str], *arguments: str, before: Sequence[str] = ()
     ) -> None:
         serve = (sys.executable, "-m", "colligate", "serve", "--port", "0")
-        self.process = subprocess.Popen(
-            [*before, *serve, *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*before, *serve, *arguments]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, **pipes)
         self.said = ""
 
     def line(self, pattern: str) -> str:
         """The match in the first line of standard error that fits."""
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said += line
             if found := re.search(pattern, line):
@@ -264,10 +240,7 @@ class Command:
 
 def start_command(folder: Path, model: str, *arguments: str, before: Sequence[str] = ()) -> Command:
     """Serve the library `folder`/papers, over a model on the loopback interface."""
-    environment = {
-        **os.environ,
-        "XDG_CONFIG_HOME": str(folder / "configuration"),
-        "PYTHONWARNINGS": "error",
-    }
+    settings = str(folder / "configuration")
+    environment = {**os.environ, "XDG_CONFIG_HOME": settings, "PYTHONWARNINGS": "error"}
     named = ("--library", str(folder / "papers"), "--model", f"openai:reader@{model}")
     return Command(environment, "--embedder", "static", *named, *arguments, before=before)

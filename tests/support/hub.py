@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback interface that plays hub and package index."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Leases, columns of a table over them, and a reader that fills it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from typing import Any

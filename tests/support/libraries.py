@@ -1,7 +1,5 @@
 """Libraries with an embedder that needs no weights, and folders of documents."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

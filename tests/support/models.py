@@ -1,7 +1,5 @@
 """Short ways to ask a model, and replies of a scripted reader."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

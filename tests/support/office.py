@@ -1,7 +1,5 @@
 """Office files made by hand, member by member."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Sequence
@@ -75,6 +73,21 @@ def slides(*contents: str, shown: Sequence[int] = ()) -> bytes:
         tree = f"<p:cSld><p:spTree>{content}</p:spTree></p:cSld>"
         members[f"ppt/slides/slide{i}.xml"] = f"<p:sld {A} {P} {R}>{tree}</p:sld>"
     return pack(members)
+
+
+SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def row_xml(number: int, cells: Sequence[str], more: str = "") -> str:
+    """A row of a sheet: texts and, where they are digits, numbers."""
+    written = "".join(
+        f'<c r="{chr(65 + at)}{number}"><v>{cell}</v></c>'
+        if cell.replace(".", "").isdigit()
+        else f'<c r="{chr(65 + at)}{number}" t="inlineStr"><is><t>{cell}</t></is></c>'
+        for at, cell in enumerate(cells)
+        if cell
+    )
+    return f'<row r="{number}" {more}>{written}</row>'
 
 
 URN = "urn:oasis:names:tc:opendocument:xmlns"

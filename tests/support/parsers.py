@@ -1,7 +1,5 @@
 """Parser processes that one test leaves to the next: starting one takes a quarter of a second."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

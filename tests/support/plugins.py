@@ -1,7 +1,5 @@
 """Plug-ins as other packages install them: a module and its entry points in a folder."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

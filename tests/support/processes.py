@@ -1,7 +1,5 @@
 """Child processes that run a piece of code and may import from `tests`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

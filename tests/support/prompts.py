@@ -1,7 +1,5 @@
 """What a prompt asks for: by the constant that it is made of, never by words of its own."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

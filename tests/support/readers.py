@@ -1,7 +1,5 @@
 """Readers for the parser processes of a library, named as `support.readers:NAME`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Runs of strategies over small documents, with a scripted reader."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -63,16 +61,8 @@ def make_run():
         options.setdefault("capabilities", (Capability.CHAT, Capability.STRUCTURED))
         given = {name: value for name, value in options.items() if value is not None}
         model = ScriptedModel(replies, **given)
-        run = Run(
-            sources,
-            {Role.READER: model},
-            Meter(),
-            max_tokens=max_tokens,
-            reranker=reranker,
-            embedder=embedder,
-            reader=QuotingReader(),
-        )
-        return run, model
+        by = {"reranker": reranker, "embedder": embedder, "reader": QuotingReader()}
+        return Run(sources, {Role.READER: model}, Meter(), max_tokens=max_tokens, **by), model
 
     return make
 

@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback interface that speaks OpenAI's protocol."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools
@@ -101,20 +99,9 @@ class OpenAIServer(Loopback):
         super().__init__(_handler(self))
         self.url = f"{self.address}/v1"
 
-    def say(
-        self,
-        text: str | None,
-        *,
-        reasoning: str | None = None,
-        finish_reason: str = "stop",
-        usage: dict[str, Any] | None = None,
-        times: int = 1,
-    ) -> None:
-        """Reply with a text; None is null content."""
-        reply = Scripted(
-            "say", text=text, reasoning=reasoning, finish_reason=finish_reason, usage=usage
-        )
-        self.script += [reply] * times
+    def say(self, text: str | None, *, times: int = 1, **what: Any) -> None:
+        """Reply with a text, None for null content; with `reasoning`, `finish_reason`, `usage`."""
+        self.script += [Scripted("say", text=text, **what)] * times
 
     def fail(
         self,
@@ -146,13 +133,7 @@ class OpenAIServer(Loopback):
         kind = "stall" if after is None else "cut"
         self.script += [Scripted(kind, path, text=after, stalls=True)] * times
 
-    def cut(
-        self,
-        text: str = "This breaks off in the middle.",
-        times: int = 1,
-        *,
-        path: str | None = None,
-    ) -> None:
+    def cut(self, text: str, times: int = 1, *, path: str | None = None) -> None:
         """Break the connection in the middle of a text."""
         self.script += [Scripted("cut", path, text=text)] * times
 
@@ -160,9 +141,7 @@ class OpenAIServer(Loopback):
         """Close the connection without a word."""
         self.script += [Scripted("hang up", path)] * times
 
-    def garble(
-        self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
-    ) -> None:
+    def garble(self, body: bytes = b'{"a": [', times: int = 1, *, path: str | None = None) -> None:
         """Reply with these bytes as JSON."""
         self.script += [Scripted("raw", path, body=body)] * times
 
@@ -241,9 +220,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self.open = 0
                 server.lock.notify_all()
 
-        def _reply(
-            self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any
-        ) -> None:
+        def _reply(self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any):
             if server.key and headers.get("authorization") != f"Bearer {server.key}":
                 sent = headers.get("authorization", "no key").removeprefix("Bearer ")
                 self._error(401, f"Incorrect API key provided: {sent}", "invalid_api_key")
@@ -266,9 +243,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self._complete(body)
             elif path == "/chat/completions":
                 answer = server.answer(body) if callable(server.answer) else server.answer
-                self._scripted(
-                    answer if isinstance(answer, Scripted) else Scripted("say", text=answer), body
-                )
+                reply = answer if isinstance(answer, Scripted) else Scripted("say", text=answer)
+                self._scripted(reply, body)
             elif path == "/embeddings":
                 self._embeddings(body)
             elif path == "/rerank":
@@ -376,9 +352,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             results.sort(key=lambda result: -result["relevance_score"])
             self._send(200, {"results": results[: body.get("top_n")]})
 
-        def _error(
-            self, status: int, message: str, code: str | None, param: str | None = None
-        ) -> None:
+        def _error(self, status: int, message: str, code: str | None, param: str | None = None):
             error = {"message": message, "type": "error", "code": code, "param": param}
             self._send(status, {"error": error})
 

@@ -19,14 +19,8 @@ CHATML = (
     "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-ARCHITECTURES = {
-    "llama": "Llama",
-    "mistral": "Mistral",
-    "qwen2": "Qwen2",
-    "qwen3": "Qwen3",
-    "gemma2": "Gemma2",
-    "gemma3": "Gemma3",
-}
+ARCHITECTURES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+ARCHITECTURES |= {"gemma2": "Gemma2", "gemma3": "Gemma3"}
 HYBRID = {"lfm2": "Lfm2"}  # not read by hf:
 TEXT = """The quick brown fox jumps over the lazy dog. Otters eat fish, and bridges cross rivers.
 Who signed the treaty of 1932? {"found": true, "answer": "yes"} Numbers: 0 1 2 3 4 5 6 7 8 9."""
@@ -59,12 +53,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 
 def save_model(
-    folder: Path,
-    architecture: str,
-    *,
-    endless: bool = False,
-    tokenizer: Any = None,
-    **options: Any,
+    folder: Path, architecture: str, *, endless: bool = False, tokenizer: Any = None, **options: Any
 ) -> None:
     """Save a random model with a tokenizer, one of its own by default.
 
@@ -119,9 +108,8 @@ def save_bert(folder: Path, text: str, head: str = "BertModel", **options: Any) 
     transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(words), **{**sizes, "intermediate_size": 32, **options}
-    )
+    sizes |= {"vocab_size": len(words), "intermediate_size": 32}
+    config = transformers.BertConfig(**{**sizes, **options})
     getattr(transformers, head)(config).save_pretrained(folder)
     return folder
 

@@ -1,7 +1,5 @@
 """A small web server on the loopback interface, with pages that a test may change."""
 
-from __future__ import annotations
-
 import hashlib
 import ssl
 import sys

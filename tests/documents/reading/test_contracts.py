@@ -1,7 +1,5 @@
 """Word, PDF, Markdown and HTML as people have them: each known value is read, on its page."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from support.documents import squeeze
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "contracts.py"
 
 
-def test_the_values_of_thirty_contracts_are_read(tmp_path: Path) -> None:
+def test_the_values_of_thirty_contracts_are_read(tmp_path):
     pytest.importorskip("PIL", reason="two of the contracts are scans")
     folder = tmp_path / "made"
     subprocess.run([sys.executable, str(SCRIPT), str(folder)], check=True)

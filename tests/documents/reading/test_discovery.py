@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -34,9 +32,7 @@ VISIBLE = ["a.txt", "b.md", "report [1].md", "~draft.md", "sub/b.pdf", "sub/deep
         (["~draft.md"], ["~draft.md"]),
     ],
 )
-def test_what_files_and_folders_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], found: list[str]
-) -> None:
+def test_what_files_and_folders_name(tmp_path, monkeypatch, given, found):
     make(tmp_path, *TREE)
     monkeypatch.chdir(tmp_path)
     files = find_files(given)
@@ -48,9 +44,7 @@ COMPOSED, DECOMPOSED = "\u00fc/\u00dcbung.md", "u\u0308/U\u0308bung.md"
 
 
 @pytest.mark.parametrize(("made", "named"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
-def test_a_file_is_found_however_its_letters_are_composed(
-    tmp_path: Path, made: str, named: str
-) -> None:
+def test_a_file_is_found_however_its_letters_are_composed(tmp_path, made, named):
     make(tmp_path, made)
     for given in (tmp_path / named, (tmp_path / named).parent):
         found = find_files([given])
@@ -59,7 +53,7 @@ def test_a_file_is_found_however_its_letters_are_composed(
     assert document.id.startswith("\u00fcbung-")
 
 
-def test_loops_of_symbolic_links_end(tmp_path: Path) -> None:
+def test_loops_of_symbolic_links_end(tmp_path):
     make(tmp_path, "sub/a.md")
     (tmp_path / "sub" / "up").symlink_to(tmp_path)
     (tmp_path / "self").symlink_to(tmp_path / "self")
@@ -72,7 +66,7 @@ def test_loops_of_symbolic_links_end(tmp_path: Path) -> None:
     assert "self" in str(problem)
 
 
-def test_a_folder_in_very_many_others_is_found(tmp_path: Path) -> None:
+def test_a_folder_in_very_many_others_is_found(tmp_path):
     deep = tmp_path
     for _ in range(1_200):
         deep = deep / "a"
@@ -84,7 +78,7 @@ def test_a_folder_in_very_many_others_is_found(tmp_path: Path) -> None:
     os.removedirs(deep)  # which pytest cannot
 
 
-def test_of_unknown_kinds_text_is_in_and_the_rest_counted_in_one_line(tmp_path: Path) -> None:
+def test_of_unknown_kinds_text_is_in_and_the_rest_counted_in_one_line(tmp_path):
     make(tmp_path, "a.md", "LICENSE", "Apache-2.0", "notes.weird")
     for name in ("p.png", "q.png", "z.bin"):
         (tmp_path / name).write_bytes(b"\x89PNG\x00\x01")
@@ -97,7 +91,7 @@ def test_of_unknown_kinds_text_is_in_and_the_rest_counted_in_one_line(tmp_path: 
     assert names(find_files([tmp_path / "p.png"]), tmp_path) == ["p.png"]  # named directly
 
 
-def test_what_is_missing_is_said_and_the_rest_found(tmp_path: Path) -> None:
+def test_what_is_missing_is_said_and_the_rest_found(tmp_path):
     make(tmp_path, "a.md")
     (tmp_path / "empty").mkdir()
     missing = [tmp_path / "nope.md", f"{tmp_path}/*.pdf", "\x00", "", "~nobody-of-this-name/a.md"]
@@ -108,9 +102,7 @@ def test_what_is_missing_is_said_and_the_rest_found(tmp_path: Path) -> None:
     assert "nope.md" in str(found.problems[0])
 
 
-def test_a_folder_without_permission_is_said_and_the_rest_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_permission_is_said_and_the_rest_found(tmp_path, monkeypatch):
     make(tmp_path, "a.md", "locked/b.md")
     scandir = os.scandir
 
@@ -128,7 +120,7 @@ def test_a_folder_without_permission_is_said_and_the_rest_found(
 
 
 @pytest.mark.posix
-def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     found = find_files([tmp_path / "pipe.txt"])
     assert found.files == ()
@@ -138,7 +130,7 @@ def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path: Path) -> 
 
 
 @pytest.mark.linux
-def test_a_name_that_is_not_utf8_costs_one_file(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_costs_one_file(tmp_path):
     make(tmp_path, "good.md", os.fsdecode(b"bad\xff.md"))
     found = find_files([tmp_path])
     assert names(found, tmp_path) == ["good.md"]
@@ -147,7 +139,7 @@ def test_a_name_that_is_not_utf8_costs_one_file(tmp_path: Path) -> None:
     assert "not UTF-8" in str(problem)
 
 
-def test_folders_to_be_left_out_are(tmp_path: Path) -> None:
+def test_folders_to_be_left_out_are(tmp_path):
     make(tmp_path, "a.md", "library/b.md")
     assert names(find_files([tmp_path], without=[tmp_path / "library"]), tmp_path) == ["a.md"]
 
@@ -165,7 +157,7 @@ def archive(tmp_path: Path) -> Path:
     return archive
 
 
-def test_links_out_of_the_folder_are_counted_and_not_followed(archive: Path) -> None:
+def test_links_out_of_the_folder_are_counted_and_not_followed(archive):
     found = find_files([archive])
     assert names(found, archive) == ["a.md", "again/b.md"]
     (problem,) = found.problems
@@ -174,7 +166,7 @@ def test_links_out_of_the_folder_are_counted_and_not_followed(archive: Path) -> 
     )
 
 
-def test_links_lead_where_something_else_was_named(archive: Path) -> None:
+def test_links_lead_where_something_else_was_named(archive):
     key = archive.parent / "secret" / "key.txt"
     found = find_files([archive, key])
     assert {path.name for path in found.files} == {"a.md", "b.md", "key.txt"}
@@ -184,12 +176,12 @@ def test_links_lead_where_something_else_was_named(archive: Path) -> None:
     assert find_files([archive.parent]).problems == ()
 
 
-def test_all_links_are_followed_when_asked_for(archive: Path) -> None:
+def test_all_links_are_followed_when_asked_for(archive):
     found = find_files([archive], follow_links=True)
     assert {path.name for path in found.files} == {"a.md", "b.md", "private.md", "key.txt"}
     assert found.problems == ()
 
 
-def test_a_link_that_is_named_itself_is_followed(archive: Path) -> None:
+def test_a_link_that_is_named_itself_is_followed(archive):
     assert len(find_files([archive / "more"]).files) == 2
     assert len(find_files([archive / "deep" / "key.txt"]).files) == 1

@@ -5,8 +5,6 @@ writes what docling's own types wrote (`support/docling_report.py`), or fails as
 last test runs the program where it is installed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -54,18 +52,13 @@ def report(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -> None:
+def test_what_docling_finds_is_a_document_as_ours(stand_in, report):
     stand_in()
     read = read_file(report, BY_DOCLING)
     (document,) = read.documents
     assert document.title == "Report of the mill"
-    sections = [(section.title, section.level) for section in document.tree.sections]
-    assert sections == [
-        ("Report of the mill", 1),
-        ("1 Flour", 1),
-        ("1.1 Prices", 2),
-        ("2 Repairs", 1),
-    ]
+    found = [(section.title, section.level) for section in document.tree.sections]
+    assert found == [("Report of the mill", 1), ("1 Flour", 1), ("1.1 Prices", 2), ("2 Repairs", 1)]
     assert document.tree.structure.basis is Basis.NUMBERING
     table = "| Price of a sack |  |\n|---|---|\n| rye | 7.20 |\n| oats \\| barley | 5.10 |"
     assert texts_of(document, Kind.TABLE) == [table]
@@ -77,7 +70,7 @@ def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -
     assert read.warnings == (f"{report}: no text (blank, or scanned: --ocr reads scans): page 4",)
 
 
-def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
+def test_every_passage_has_its_page(stand_in, report):
     stand_in()
     (document,) = read_file(report, BY_DOCLING).documents
     for words, number in (
@@ -88,9 +81,7 @@ def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
         ("two paddles", 3),
     ):
         at = document.text.index(words)
-        page = document.page_of(document.span(at, at + len(words)))
-        assert page is not None
-        assert page.number == number
+        assert document.page_of(document.span(at, at + len(words))).number == number
     assert [page.number for page in document.pages] == [1, 2, 3, 4]
 
 
@@ -103,7 +94,7 @@ def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
         ("written.write_text('{')", "docling failed (it wrote nothing)"),
     ],
 )
-def test_a_failure_is_one_line(stand_in: Any, report: Path, code: str, said: str) -> None:
+def test_a_failure_is_one_line(stand_in, report, code, said):
     stand_in(code)
     with pytest.raises(ReadingError) as raised:
         read_file(report, BY_DOCLING)
@@ -112,16 +103,14 @@ def test_a_failure_is_one_line(stand_in: Any, report: Path, code: str, said: str
     assert ("docling-tools models download" in raised.value.hint) == (said == NO_MODELS_HERE)
 
 
-def test_it_has_the_time_of_the_file(
-    stand_in: Any, report: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_has_the_time_of_the_file(stand_in, report, monkeypatch):
     stand_in("time.sleep(60)")
     monkeypatch.setattr(Limits, "seconds", lambda *_: 1.0)
     with pytest.raises(TooLarge, match="docling took longer than 1 s"):
         read_file(report, BY_DOCLING)
 
 
-def test_it_ends_with_the_process_that_reads(stand_in: Any, report: Path, tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_reads(stand_in, report, tmp_path):
     note = tmp_path / "pid"
     stand_in(f"Path({str(note)!r}).write_text(str(os.getpid())); time.sleep(60)")
     pool = ParserPool(1, limits=BY_DOCLING)
@@ -148,16 +137,14 @@ def test_it_ends_with_the_process_that_reads(stand_in: Any, report: Path, tmp_pa
         ("dockling", UsageError, "expected liteparse or docling, got 'dockling'"),
     ],
 )
-def test_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[Exception], said: str
-) -> None:
+def test_what_is_missing_is_said(tmp_path, monkeypatch, name, kind, said):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(kind, match=said):
         require_reader(name)
 
 
 @pytest.mark.skipif(REAL is None, reason="docling is not installed")
-def test_the_program_itself(report: Path) -> None:
+def test_the_program_itself(report):
     """It reads, or says that it has no models: both need no network."""
     read = ParserPool(1, limits=BY_DOCLING)
     outcome = read.read(report)

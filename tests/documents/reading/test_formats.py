@@ -1,7 +1,5 @@
 """Formats of other packages: a reader that an entry point registers for a file suffix."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 
 from colligate.documents.reading import Reading, find_files, read_file
 from colligate.documents.reading.formats import installed_readers
-from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat
+from colligate.errors import NoText, ReadingError, UnsupportedFormat
 from colligate.library.parsing import ParserPool
 from support.plugins import installed
 
@@ -75,8 +73,7 @@ def folder(tmp_path: Path) -> Path:
 def check(reading: Reading) -> None:
     (document,) = reading.documents
     assert document.text == "# Spoken\n\n\ufffd\x01 Good morning"
-    assert document.title == "Spoken"
-    assert document.media_type == "text/srt"
+    assert (document.title, document.media_type) == ("Spoken", "text/srt")
     assert document.id.startswith("film-")
     assert [warning.split(": ")[-1] for warning in reading.warnings] == [
         "NUL characters were replaced",
@@ -85,26 +82,22 @@ def check(reading: Reading) -> None:
     assert document.warnings == reading.warnings
 
 
-def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(
-    folder: Path,
-) -> None:
+def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(folder):
     (file,) = find_files([folder]).files
     assert file.name == "film.srt"
     check(read_file(file))
     parsers = ParserPool(1)
     try:
-        outcome = parsers.read(file)
-        assert outcome.reading is not None
-        check(outcome.reading)
+        check(parsers.read(file).reading)
     finally:
         parsers.close()
 
 
-def test_a_registered_suffix_goes_before_our_own_readers(folder: Path) -> None:
+def test_a_registered_suffix_goes_before_our_own_readers(folder):
     check(read_file((folder / "film.srt").rename(folder / "film.pdf")))
 
 
-def test_a_reader_may_return_many_documents_and_a_suffix_may_be_double(folder: Path) -> None:
+def test_a_reader_may_return_many_documents_and_a_suffix_may_be_double(folder):
     (folder / "a.many.gz").write_bytes(b"one;two")
     found = read_file(folder / "a.many.gz").documents
     assert [document.text for document in found] == ["one", "two"]
@@ -120,9 +113,7 @@ def test_a_reader_may_return_many_documents_and_a_suffix_may_be_double(folder: P
         ("gone", ReadingError, "no_such_function"),
     ],
 )
-def test_a_faulty_reader_costs_one_file(
-    folder: Path, suffix: str, kind: type[ColligateError], why: str
-) -> None:
+def test_a_faulty_reader_costs_one_file(folder, suffix, kind, why):
     file = folder / f"a.{suffix}"
     file.write_text("text")
     with pytest.raises(kind, match=why) as caught:
@@ -137,14 +128,7 @@ def test_a_faulty_reader_costs_one_file(
         ("a.wiki", b"== Words ==", "mwparserfromhell", "wikitext"),
     ],
 )
-def test_a_format_of_an_extra_says_how_to_install_it(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    content: bytes,
-    package: str,
-    extra: str,
-) -> None:
+def test_a_format_of_an_extra_names_the_extra(tmp_path, monkeypatch, name, content, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "colligate.documents.reading.wikitext", raising=False)
     (tmp_path / name).write_bytes(content)

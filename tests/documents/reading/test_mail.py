@@ -1,9 +1,6 @@
 """What is attached to a message: other messages are in its text, files are documents."""
 
-from __future__ import annotations
-
 import base64
-from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -62,7 +59,7 @@ def read(folder: Path, message: EmailMessage, name: str = "fwd.eml") -> Reading:
     return read_file(folder / name)
 
 
-def test_a_message_that_is_attached_is_read_in_its_place(tmp_path: Path) -> None:
+def test_a_message_that_is_attached_is_read_in_its_place(tmp_path):
     [document] = read(tmp_path, nested(1)).documents
     assert document.text == (
         "From: Ada Hölm <ada@example.org>\n\nSee below.\n\n"
@@ -90,7 +87,7 @@ The caf=E9 is shut.
 """
 
 
-def test_the_encoding_of_what_is_attached_is_that_of_its_head(tmp_path: Path) -> None:
+def test_the_encoding_of_what_is_attached_is_that_of_its_head(tmp_path):
     inner = base64.encodebytes(letter("Level 0", "The bottom.").as_bytes()).decode()
     (tmp_path / "a.eml").write_text(PACKED.format(inner))
     message, notes = read_file(tmp_path / "a.eml").documents
@@ -99,13 +96,13 @@ def test_the_encoding_of_what_is_attached_is_that_of_its_head(tmp_path: Path) ->
     assert (notes.text, notes.warnings) == ("The café is shut.", ())
 
 
-def test_messages_in_very_many_others_are_named(tmp_path: Path) -> None:
+def test_messages_in_very_many_others_are_named(tmp_path):
     [document] = read(tmp_path, nested(9)).documents
     assert document.text.count("See below.") == 6
     assert "more than 5 others are not read: 1" in document.warnings[0]
 
 
-def test_attached_files_are_documents_that_say_where_they_are_from(tmp_path: Path) -> None:
+def test_attached_files_are_documents_that_say_where_they_are_from(tmp_path):
     inner = letter("Orders", "One more.")
     inner.add_attachment("Boat;Crew\nWren;4\n", "csv", filename="boäts.csv")
     message = letter("Fwd: Orders", "See below.")
@@ -128,7 +125,7 @@ def test_attached_files_are_documents_that_say_where_they_are_from(tmp_path: Pat
     assert "the attachment ../x.bin is not read: it is not text but binary data" in warning
 
 
-def test_an_attached_message_file_is_read_to_some_depth(tmp_path: Path) -> None:
+def test_an_attached_message_file_is_read_to_some_depth(tmp_path):
     message = letter("Level 0", "The bottom.")
     for level in range(1, 9):
         outer = letter(f"Level {level}", f"Level {level}.")
@@ -149,7 +146,7 @@ def invitation() -> EmailMessage:
     return message
 
 
-def page_with_picture() -> EmailMessage:
+def with_picture() -> EmailMessage:
     message = letter("Visit", '<p>Please come.</p><img alt="" src="cid:a">', "html")
     message.add_related(b"\x89PNG\r\n\x1a\n", "image", "png", cid="<a>")
     return message
@@ -157,14 +154,9 @@ def page_with_picture() -> EmailMessage:
 
 @pytest.mark.parametrize(
     ("make", "text"),
-    [
-        (invitation, f"Please come.\n> When is it?\n\n{SHOWN}\n"),
-        (page_with_picture, "Please come.\n"),
-    ],
+    [(invitation, f"Please come.\n> When is it?\n\n{SHOWN}\n"), (with_picture, "Please come.\n")],
 )
-def test_each_text_of_a_message_is_read_once(
-    tmp_path: Path, make: Callable[[], EmailMessage], text: str
-) -> None:
+def test_each_text_of_a_message_is_read_once(tmp_path, make, text):
     [document] = read(tmp_path, make()).documents
     assert document.text.endswith(f"From: Ada Hölm <ada@example.org>\n\n{text}")
     assert "pictures in the text are not read: 1" in document.warnings[0]
@@ -177,23 +169,19 @@ def test_each_text_of_a_message_is_read_once(
         ("gb2312", "gb18030", "租賃給李鎔基先生。"),
     ],
 )
-def test_a_smaller_encoding_is_read_as_the_one_that_it_is_part_of(
-    tmp_path: Path, charset: str, encoding: str, text: str
-) -> None:
+def test_a_smaller_encoding_is_read_as_the_one_it_is_part_of(tmp_path, charset, encoding, text):
     data = text.encode(encoding)
     head = f"Subject: =?{charset}?B?{base64.b64encode(data).decode()}?=\n"
     head += f'Content-Type: text/plain; charset="{charset}"\n\n'
-    (tmp_path / "a.eml").write_bytes(head.encode() + data)
-    [document] = read_file(tmp_path / "a.eml").documents
+    document = write_and_read(tmp_path / "a.eml", head.encode() + data)
     assert (document.title, document.text) == (text, f"{text}\n")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "koi8-r"])
-def test_headers_may_be_in_bare_letters_after_a_mark(tmp_path: Path, encoding: str) -> None:
+def test_headers_may_be_in_bare_letters_after_a_mark(tmp_path, encoding):
     subject = "Größe" if encoding != "koi8-r" else "Дверь"
     text = f"Subject: {subject}\nContent-Type: text/plain; charset={encoding}\n\n{subject} 9.\n"
-    (tmp_path / "a.eml").write_bytes(text.encode(encoding))
-    [document] = read_file(tmp_path / "a.eml").documents
+    document = write_and_read(tmp_path / "a.eml", text.encode(encoding))
     assert (document.title, document.text) == (subject, f"{subject} 9.\n")
 
 
@@ -218,7 +206,7 @@ Received: from nowhere
 """
 
 
-def test_a_report_says_why_which_message_was_not_delivered(tmp_path: Path) -> None:
+def test_a_report_says_why_which_message_was_not_delivered(tmp_path):
     document = write_and_read(tmp_path / "a.eml", BOUNCE)
     assert document.text == (
         "Reporting-MTA: dns; mx.example.org\n\nFinal-Recipient: rfc822; kurt@example.org\n"
@@ -227,7 +215,7 @@ def test_a_report_says_why_which_message_was_not_delivered(tmp_path: Path) -> No
     assert document.warnings == ()
 
 
-def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path: Path) -> None:
+def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path):
     message = letter("Statement", "Your program cannot show this message.")
     message.add_alternative("<p>HT 4471: 412.60 EUR, due on <a href='/a-b-c'>21 May</a>.", "html")
     [document] = read(tmp_path, message).documents
@@ -235,7 +223,7 @@ def test_a_plain_part_that_lacks_the_words_of_the_page_is_not_read(tmp_path: Pat
     assert "cannot show" not in document.text
 
 
-def test_a_mailbox_has_a_document_for_each_message(tmp_path: Path) -> None:
+def test_a_mailbox_has_a_document_for_each_message(tmp_path):
     messages = (letter("First", "One.\n\n>From here."), letter("Second", "Two."))
     line = b"From a@example.org Mon Aug 31 09:00:00 2026\n"
     (tmp_path / "in.mbox").write_bytes(b"\n".join(line + each.as_bytes() for each in messages))
@@ -244,17 +232,15 @@ def test_a_mailbox_has_a_document_for_each_message(tmp_path: Path) -> None:
     assert documents[0].text.endswith("One.\n\nFrom here.\n")
 
 
-def test_a_sentence_that_begins_with_from_is_no_message(tmp_path: Path) -> None:
-    body = (
-        b"\n\nFrom 1 October it costs 18 euros.\n\nFrom 9:30 on, ask\nada@example.org.\n\nAda\n\n"
-    )
+def test_a_sentence_that_begins_with_from_is_no_message(tmp_path):
+    body = b"\n\nFrom 1 October it costs 9 euros.\n\nFrom 9:30 on, ask\nada@example.org.\n\nAda\n\n"
     line = b"From 184@xxx Mon Aug 03 07:02:11 +0000 2026\nSubject: Lockers"
     (tmp_path / "in.mbox").write_bytes((line + body) * 2)
     first, second = read_file(tmp_path / "in.mbox").documents
     assert first.text == second.text == body.decode().strip() + "\n"
 
 
-def test_a_calendar_is_read_by_its_events(tmp_path: Path) -> None:
+def test_a_calendar_is_read_by_its_events(tmp_path):
     assert write_and_read(tmp_path / "a.ics", EVENT).text == f"{SHOWN}\n"
 
 
@@ -268,7 +254,7 @@ END:VEVENT\r
 """
 
 
-def test_an_event_of_whole_days_ends_on_its_last_and_names_exceptions(tmp_path: Path) -> None:
+def test_an_event_of_whole_days_ends_on_its_last_and_names_exceptions(tmp_path):
     folded = CLOSED.encode().replace(b"\xa9", b"\r\n \xa9")
     message = letter("Closed", "See below.")
     message.add_alternative(folded, "text", "calendar")

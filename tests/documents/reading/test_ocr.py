@@ -1,9 +1,5 @@
 """OCR: scanned PDFs and pictures, off by default."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("PIL", reason="the extra `ocr` is not installed")
@@ -28,7 +24,7 @@ def language_data() -> None:
 
 
 @pytest.mark.parametrize("form", ["PDF", "TIFF"])
-def test_each_scanned_page_is_a_page_of_text(tmp_path: Path, form: str) -> None:
+def test_each_scanned_page_is_a_page_of_text(tmp_path, form):
     path = tmp_path / f"rules.{form.lower()}"
     path.write_bytes(scanned(PAGES, form))
     (document,) = read_file(path, ENGLISH).documents
@@ -38,7 +34,7 @@ def test_each_scanned_page_is_a_page_of_text(tmp_path: Path, form: str) -> None:
     assert document.media_type == {"PDF": "application/pdf", "TIFF": "image/tiff"}[form]
 
 
-def test_pages_with_text_are_left_as_they_are(tmp_path: Path) -> None:
+def test_pages_with_text_are_left_as_they_are(tmp_path):
     path = tmp_path / "text.pdf"
     path.write_bytes(text_pdf([*PAGES, []]))
     plain, by_ocr = read_file(path), read_file(path, ENGLISH)
@@ -47,7 +43,7 @@ def test_pages_with_text_are_left_as_they_are(tmp_path: Path) -> None:
     assert "OCR finds no text" in by_ocr.warnings[0]
 
 
-def test_without_it_one_line_says_how(tmp_path: Path) -> None:
+def test_without_it_one_line_says_how(tmp_path):
     for name, form, kind in (("a.pdf", "PDF", NoText), ("a.jpg", "JPEG", UnsupportedFormat)):
         (tmp_path / name).write_bytes(scanned(PAGES[:1], form))
         with pytest.raises(kind, match="--ocr reads it"):
@@ -56,7 +52,7 @@ def test_without_it_one_line_says_how(tmp_path: Path) -> None:
     assert len(find_files([tmp_path], pictures=True).files) == 2
 
 
-def test_a_blank_or_damaged_picture_costs_one_line(tmp_path: Path) -> None:
+def test_a_blank_or_damaged_picture_costs_one_line(tmp_path):
     picture = tmp_path / "a.png"
     picture.write_bytes(scanned([[]], "PNG"))
     with pytest.raises(NoText, match="OCR finds no text"):
@@ -73,15 +69,13 @@ def test_a_blank_or_damaged_picture_costs_one_line(tmp_path: Path) -> None:
         ("../eng", UsageError, "Tesseract names them"),
     ],
 )
-async def test_a_language_without_data_is_reported_before_any_file_is_read(
-    tmp_path: Path, languages: str, kind: type[Exception], said: str
-) -> None:
+async def test_a_language_without_data_is_said_before_any_reading(tmp_path, languages, kind, said):
     async with AsyncLibrary(tmp_path / "library", embedder=WordEmbedder(), ocr=languages) as made:
         with pytest.raises(kind, match=said):
             await made.add([tmp_path])
 
 
-async def test_files_that_could_not_be_read_are_read_again_with_it(tmp_path: Path) -> None:
+async def test_files_that_could_not_be_read_are_read_again_with_it(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
     (files / "scan.pdf").write_bytes(scanned(PAGES))

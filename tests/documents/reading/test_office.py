@@ -1,7 +1,5 @@
 """Office files, e-books and web pages, made here by hand: their headings, lists and tables."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -23,12 +21,14 @@ from colligate.errors import EncryptedFile
 from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
 from support.office import (
+    SHEETS,
     A,
     P,
     R,
     open_cell,
     open_document,
     relations,
+    row_xml,
     shape,
     slides,
     with_members,
@@ -51,13 +51,11 @@ DOCX_TEXT = (
     "# Overview\n\nR&D: 3 < 5 > 2, café 正文.\n\n- one\n  * deep\n\n## Details\n\n"
     "\\# no heading\n\nEUR 700\n\n| AT&T | a\\|b |\n| --- | --- |\n"
 )
-TITLED = word(
-    ("Title", "Annual Report"), ("Heading 1", "First"), ("Heading 2", "x"), ("Heading 1", "Second")
-)
+TITLED = word(("Title", "Report"), ("Heading 1", "First"), ("Heading 2", "x"), ("Heading 1", "Two"))
 SIGNED = word(("Heading 1", "Lease"), ("Normal", "Acme Ltd.\n---------------\nDirector"))
 
 
-def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -> None:
+def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path):
     deck = slides(
         shape("title", (0, "Deck &amp; title")) + shape("body", (0, "Café 正文")),
         shape("title", (0, "Second")) + shape("body", (0, "bullet"), (1, "nested")),
@@ -77,12 +75,11 @@ def test_each_slide_is_a_section_and_a_page_in_the_order_shown(tmp_path: Path) -
     assert document.pages[-1].end == len(document.text)
 
 
-def test_hidden_slides_are_named(tmp_path: Path) -> None:
+def test_hidden_slides_are_named(tmp_path):
     deck = slides(shape("body", (0, "Shown.")), shape("body", (0, "For us alone.")))
     part = f'<p:sld {A} {P} show="0"><p:spTree>{shape("body", (0, "Us."))}</p:spTree></p:sld>'
-    document = write_and_read(
-        tmp_path / "deck.pptx", with_members(deck, {"ppt/slides/slide2.xml": part})
-    )
+    deck = with_members(deck, {"ppt/slides/slide2.xml": part})
+    document = write_and_read(tmp_path / "deck.pptx", deck)
     assert "Us." in document.text
     (warning,) = document.warnings
     assert warning.endswith("hidden slides are read: 2")
@@ -101,7 +98,7 @@ def cell(text: str, spans: str = "") -> str:
     return f"<a:tc {spans}><a:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></a:txBody></a:tc>"
 
 
-def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
+def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path):
     rows = (
         cell("Van", 'rowSpan="2"') + cell("Loads", 'gridSpan="2"') + cell("", 'hMerge="1"'),
         cell("", 'vMerge="1"') + cell("t") + cell("kg"),
@@ -120,10 +117,7 @@ def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
     notes = shape("sldNum", (0, "7")) + shape("body", (0, "Smile."))
     parts = {
         "charts/chart1.xml": ("c1", CHART),
-        "diagrams/data1.xml": (
-            "d1",
-            f"<d {A}><pt><a:t>Plan</a:t></pt><pt/><pt><a:t>Do</a:t></pt></d>",
-        ),
+        "diagrams/data1.xml": ("d1", f"<d {A}><pt><a:t>A</a:t></pt><pt/><pt><a:t>B</a:t></pt></d>"),
         "notesSlides/n1.xml": ("n", f"<p:notes {A} {P}>{notes}</p:notes>"),
         "comments/c1.xml": ("k", '<c><cm authorId="0"><text>Too long.</text></cm></c>'),
     }
@@ -135,18 +129,16 @@ def test_what_hangs_on_a_slide_is_read_after_its_text(tmp_path: Path) -> None:
     assert document.text == (
         "## Top\n\n~~Old~~\n\n| Van | Loads t | Loads kg |\n| --- | --- | --- |\n| Wren | 1 | 2 |"
         "\n\n|  | Visits | Share |\n| --- | --- | --- |\n| May |  | 25% |\n| June | 130 |  |\n\n"
-        "Plan\n\nDo\n\n[Speaker's notes] Smile.\n\n[Comment by Ann] Too long.\n\n"
+        "A\n\nB\n\n[Speaker's notes] Smile.\n\n[Comment by Ann] Too long.\n\n"
     )
     assert document.warnings == ()
 
 
-def test_lists_tables_and_pictures_of_a_slide(tmp_path: Path) -> None:
+def test_lists_tables_and_pictures_of_a_slide(tmp_path):
     bullet = '<a:p><a:pPr lvl="{}"><a:bu{}/></a:pPr><a:r><a:t>{}</a:t></a:r></a:p>'
     items = [(0, "Char", "a"), (1, "AutoNum", "first"), (1, "AutoNum", "second"), (0, "Char", "b")]
     body = shape("body", (0, "X")).replace("</p:txBody>", "{}</p:txBody>")
-    cells = "".join(
-        f"<a:tc><a:txBody><a:p><a:r><a:t>{c}</a:t></a:r></a:p></a:txBody></a:tc>" for c in "PQ"
-    )
+    cells = "".join(map(cell, "PQ"))
     table = f"<a:graphic><a:tbl><a:tr>{cells}</a:tr></a:tbl></a:graphic>"
     table = f"<p:graphicFrame>{table}</p:graphicFrame>"
     picture = '<p:pic><p:nvPicPr><p:cNvPr id="3" name="x" descr="A ship"/></p:nvPicPr></p:pic>'
@@ -163,21 +155,8 @@ def test_lists_tables_and_pictures_of_a_slide(tmp_path: Path) -> None:
     )
 
 
-SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-
-
 def sheet(*rows: tuple[str, ...]) -> str:
-    cells = "".join(
-        f'<row r="{i}">'
-        + "".join(
-            f'<c r="{chr(65 + j)}{i}"><v>{value}</v></c>'
-            if value.replace(".", "").isdigit()
-            else f'<c r="{chr(65 + j)}{i}" t="inlineStr"><is><t>{value}</t></is></c>'
-            for j, value in enumerate(row)
-        )
-        + "</row>"
-        for i, row in enumerate(rows, start=1)
-    )
+    cells = "".join(row_xml(i, row) for i, row in enumerate(rows, start=1))
     return f'<worksheet xmlns="{SHEETS}"><sheetData>{cells}</sheetData></worksheet>'
 
 
@@ -200,20 +179,18 @@ def workbook(hidden: str = "", **sheets: str) -> bytes:
     return pack(related | {f"xl/worksheets/s{i}.xml": sheets[n] for i, n in enumerate(names, 1)})
 
 
-def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
-    content = workbook(
-        Sales=sheet(("Region", "Total"), ("Nord &amp; Süd", "12.5")), Kosten=sheet(("Rent", "100"))
-    )
-    document = write_and_read(tmp_path / "book.xlsx", content)
-    assert outline(document) == [(2, "Sales"), (2, "Kosten")]
+def test_each_sheet_is_a_section_with_its_table(tmp_path):
+    book = workbook(Sales=sheet(("Area", "EUR"), ("N &amp; Süd", "2.5")), Costs=sheet(("Fee", "9")))
+    document = write_and_read(tmp_path / "book.xlsx", book)
+    assert outline(document) == [(2, "Sales"), (2, "Costs")]
     assert texts_of(document, Kind.TABLE) == [
-        "| Region | Total |\n| --- | --- |\n| Nord & Süd | 12.5 |",
-        "| Rent | 100 |\n| --- | --- |",
+        "| Area | EUR |\n| --- | --- |\n| N & Süd | 2.5 |",
+        "| Fee | 9 |\n| --- | --- |",
     ]
     assert (document.title, document.warnings) == ("book", ())
 
 
-def test_what_a_sheet_lacks_or_hides_is_said(tmp_path: Path) -> None:
+def test_what_a_sheet_lacks_or_hides_is_said(tmp_path):
     formulas = (
         "<c><f>SUM(A1:A2)</f></c><c><f>A1</f><v></v></c>"  # never computed
         '<c><f>A2</f><v>2</v></c><c t="str"><f>IF(A1,"","x")</f><v></v></c>'
@@ -248,9 +225,7 @@ FORMATS = ("General", "9", "0.0%", '0"%"', "14", "20", "dd/mm/yyyy hh:mm", "[Red
         ("[Red]0.00", "3", "3.00"),
     ],
 )
-def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
-    tmp_path: Path, form: str, value: str, shown: str
-) -> None:
+def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(tmp_path, form, value, shown):
     own = [name for name in FORMATS if not name.isdigit()]
     ids = [int(name) if name.isdigit() else 170 + own.index(name) for name in FORMATS]
     listed = "".join(
@@ -275,7 +250,7 @@ def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
         ('<c><v>1</v></c></row><row r="1048576"><c><v>2</v></c>', "| 1 |\n| --- |\n\n| 2 |"),
     ],
 )
-def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, shown: str) -> None:
+def test_cells_of_a_sheet_stand_in_their_columns(tmp_path, cells, shown):
     runs = "<si><t>x</t></si><si><r><t>Fee</t></r><rPh><t>fi</t></rPh><r><t> due</t></r></si>"
     runs += "<si><t>two_x000D_\nlines</t></si>"
     strings = {"xl/sharedStrings.xml": f'<sst xmlns="{SHEETS}">{runs}</sst>'}
@@ -283,7 +258,7 @@ def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, sho
     assert shown in write_and_read(tmp_path / "a.xlsx", content).text
 
 
-def test_what_is_struck_out_in_a_sheet_is_between_tildes(tmp_path: Path) -> None:
+def test_what_is_struck_out_in_a_sheet_is_between_tildes(tmp_path):
     fonts = '<fonts><font/><font><strike/></font><font><strike val="0"/></font></fonts>'
     used = "".join(f'<xf fontId="{n}"/>' for n in range(3))
     styles = f'<styleSheet xmlns="{SHEETS}">{fonts}<cellXfs>{used}</cellXfs></styleSheet>'
@@ -306,7 +281,7 @@ ODS = open_document(
 )
 
 
-def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path: Path) -> None:
+def test_a_row_below_very_many_equal_ones_keeps_its_number(tmp_path):
     rows = f'<t:table-row t:number-rows-repeated="1500">{open_cell("7")}</t:table-row>'
     rows += f"<t:table-row>{open_cell('last')}</t:table-row>"
     content = open_document("spreadsheet", f'<t:table t:name="Fees">{rows}</t:table>')
@@ -326,21 +301,21 @@ ODT = open_document(
 )
 
 
-def test_an_opendocument_file_says_who_made_it_and_when(tmp_path: Path) -> None:
+def test_an_opendocument_file_says_who_made_it_and_when(tmp_path):
     facts = "<m><initial-creator>Ann</initial-creator><creation-date>2020-01-02</creation-date></m>"
     document = write_and_read(tmp_path / "a.odt", with_members(ODT, {"meta.xml": facts}))
     made = {"authors": "Ann", "created_at": "2020-01-02", "date": "2020-01-02"}
     assert made.items() <= document.metadata.items()
 
 
-def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
+def test_a_large_sheet_is_whole(tmp_path):
     rows = [("n", "a", "b", "c", "d"), *((str(i), "1", "2", "3", "4") for i in range(25_000))]
     document = write_and_read(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
     assert document.text.count("\n|") >= 25_001
     assert document.text.rstrip().endswith("| 24999 | 1 | 2 | 3 | 4 |")
 
 
-def test_separated_values_are_a_table(tmp_path: Path) -> None:
+def test_separated_values_are_a_table(tmp_path):
     for name, content in (
         ("a.csv", 'name,value\n"a, b",2\ncafé,3\n'),
         ("a.tsv", "name\tvalue\na, b\t2\ncafé\t3\n"),
@@ -360,9 +335,7 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
         ("a.xlsx", workbook(S=sheet(("Stock of March 2024",), ("1", "2019-01-03"))), "2024-03"),
     ],
 )
-def test_the_date_of_a_sheet_is_above_its_table(
-    tmp_path: Path, name: str, content: str | bytes, date: str
-) -> None:
+def test_the_date_of_a_sheet_is_above_its_table(tmp_path, name, content, date):
     assert write_and_read(tmp_path / name, content).date == date
 
 
@@ -377,9 +350,7 @@ def test_the_date_of_a_sheet_is_above_its_table(
         ),
     ],
 )
-def test_a_citation_names_the_row_as_a_spreadsheet_does(
-    tmp_path: Path, name: str, content: str | bytes
-) -> None:
+def test_a_citation_names_the_row_as_a_spreadsheet_does(tmp_path, name, content):
     document = write_and_read(tmp_path / name, content)
 
     def row_of(text: str) -> int | None:
@@ -393,7 +364,7 @@ def test_a_citation_names_the_row_as_a_spreadsheet_does(
     assert [row_of(text) for text in ("name", "value", "Ada Mercer", "12", "Bo")] == [1, 1, 4, 4, 5]
 
 
-def test_a_table_outside_sheets_has_no_rows(tmp_path: Path) -> None:
+def test_a_table_outside_sheets_has_no_rows(tmp_path):
     document = write_and_read(tmp_path / "a.md", "Text.\n\n| a | b |\n|---|---|\n| c | 1 |\n")
     assert document.row_of(document.span(len(document) - 8, len(document) - 1)) is None
 
@@ -408,7 +379,7 @@ def test_a_table_outside_sheets_has_no_rows(tmp_path: Path) -> None:
 )
 @example([[";", ";"], [" ", " "]])
 @example([[";", ";"], [" ", " "], [";", ";"]])
-def test_every_cell_of_separated_values_is_in_the_text(rows: list[list[str]]) -> None:
+def test_every_cell_of_separated_values_is_in_the_text(rows):
     file = io.StringIO()
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     cells = re.sub(r"[\s|]", "", "".join(cell for row in rows for cell in row))
@@ -419,7 +390,7 @@ def test_every_cell_of_separated_values_is_in_the_text(rows: list[list[str]]) ->
     assert "".join(covered.split()) == "".join(document.text.split())
 
 
-def test_one_wide_row_does_not_widen_all_others(tmp_path: Path) -> None:
+def test_one_wide_row_does_not_widen_all_others(tmp_path):
     content = ",".join("a" * 3_000) + "\n" + "b\n" * 3_000
     document = write_and_read(tmp_path / "a.csv", content)
     assert len(document.text) < 20 * len(content)
@@ -444,9 +415,7 @@ EPUB = pack(
 )
 
 
-def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_are(
-    tmp_path: Path,
-) -> None:
+def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_are(tmp_path):
     locked = "<encryption><CipherReference URI='{}'/></encryption>"
     font = with_members(EPUB, {"META-INF/encryption.xml": locked.format("f.otf")})
     assert write_and_read(tmp_path / "a.epub", font).title == "My Book"
@@ -455,7 +424,7 @@ def test_a_book_is_refused_if_its_chapters_are_encrypted_and_not_if_its_fonts_ar
         write_and_read(tmp_path / "a.epub", chapter)
 
 
-def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path: Path) -> None:
+def test_a_chapter_that_a_book_lists_and_lacks_is_said(tmp_path):
     with zipfile.ZipFile(io.BytesIO(EPUB)) as archive:
         listed = archive.read("c.opf").decode()
     listed = listed.replace("<spine>", '<spine><itemref idref="c9"/>')
@@ -477,14 +446,14 @@ HTML = (
 @pytest.mark.parametrize(
     "paragraph", ["<p>para {}\n", "<p><font size=2>para {}</p>\n", "<div>" * 60 + "<p>para {}"]
 )
-def test_no_paragraph_of_sloppy_html_is_lost(tmp_path: Path, paragraph: str) -> None:
+def test_no_paragraph_of_sloppy_html_is_lost(tmp_path, paragraph):
     count = 20 if "div" in paragraph else 300
     page = "<html><body>" + "".join(paragraph.format(i) for i in range(count))
     document = write_and_read(tmp_path / "a.html", page)
     assert [f"para {i}" in document.text for i in range(count)] == [True] * count
 
 
-def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -> None:
+def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path):
     document = write_and_read(
         tmp_path / "a.html",
         "<h1>Lease</h1><p>Total<br>=====<br>900</p><p>=====</p><p>Landlord<br><span>---</span></p>"
@@ -493,16 +462,9 @@ def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -
         "<table><tr><td>A</td><td>--</td></tr><tr><td># 5</td><td>=</td></tr></table>",
     )
     assert outline(document) == [(1, "Lease")]
-    for kept in (
-        "Total\n\\=====\n900",
-        "Landlord\n\\---",
-        "Fee\n\n\\-",
-        "2020 - 2021\n\\- **item**",
-        "x\n===\n# c\n",
-        "\n\\-----\n",
-        "# 5",
-    ):
-        assert kept in document.text
+    kept = ["Total\n\\=====\n900", "Landlord\n\\---", "Fee\n\n\\-", "2020 - 2021\n\\- **item**"]
+    kept += ["x\n===\n# c\n", "\n\\-----\n", "# 5"]
+    assert [text for text in kept if text not in document.text] == []
     assert "\\# 5" not in document.text
 
 
@@ -519,7 +481,7 @@ def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -
         ),
     ],
 )
-def test_a_formula_of_html_is_one_line_of_text(tmp_path: Path, formula: str, shown: str) -> None:
+def test_a_formula_of_html_is_one_line_of_text(tmp_path, formula, shown):
     content = f"<p>Of <math>{formula}</math> items <mark>500</mark> and <ins>60</ins> remain.</p>"
     document = write_and_read(tmp_path / "a.html", content)
     assert document.text == f"Of {shown} items 500 and 60 remain.\n"
@@ -544,7 +506,7 @@ CELLS = [
     [
         ("a.docx", DOCX, "Overview", DOCX_TEXT),
         ("a", DOCX, "Overview", DOCX_TEXT),
-        ("a.docx", TITLED, "Annual Report", "# Annual Report\n\n## First\n\n### x\n\n## Second\n"),
+        ("a.docx", TITLED, "Report", "# Report\n\n## First\n\n### x\n\n## Two\n"),
         ("a.docx", SIGNED, "Lease", "# Lease\n\nAcme Ltd.\n\\---------------\nDirector\n"),
         (
             "a.odt",
@@ -560,12 +522,7 @@ CELLS = [
             "## Fees\n\n| Share |  |  | 12.5 % |\n| --- | --- | --- | --- |\n|  |\n|  |\n"
             "| 7 | 7 |\n| 7 | 7 |\n",
         ),
-        (
-            "a.epub",
-            EPUB,
-            "My Book",
-            "# One\n\nCafé & 正文.\n\n## Part\n\n\n# Two\n\nEnd here.\n",
-        ),
+        ("a.epub", EPUB, "My Book", "# One\n\nCafé & 正文.\n\n## Part\n\n\n# Two\n\nEnd here.\n"),
         (
             "a.html",
             HTML,
@@ -588,9 +545,7 @@ CELLS = [
         ),
     ],
 )
-def test_what_a_file_becomes(
-    tmp_path: Path, name: str, content: str | bytes, title: str, text: str
-) -> None:
+def test_what_a_file_becomes(tmp_path, name, content, title, text):
     document = write_and_read(tmp_path / name, content)
     assert (document.title, document.text, document.warnings) == (title, text, ())
     headings = re.findall(r"^#+ (.*)$", text.replace("\n# no", ""), re.M)

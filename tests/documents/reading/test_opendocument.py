@@ -1,9 +1,5 @@
 """Texts in OpenDocument: numbers, notes, comments, merged cells and what is struck out."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from support.documents import write_and_read
@@ -77,7 +73,7 @@ COVERED = "<t:covered-table-cell/>"
         ),
     ],
 )
-def test_an_opendocument_text_is_read_as_shown(tmp_path: Path, body: str, shown: str) -> None:
+def test_an_opendocument_text_is_read_as_shown(tmp_path, body, shown):
     page = "<p>Hall<tab/>Page <page-number>3</page-number></p>"
     styles = f"<a><master-page><header>{page}</header></master-page></a>"
     content = with_members(open_document("text", body, STYLES), {"styles.xml": styles})

@@ -1,7 +1,5 @@
 """Reading PDFs: the pages, the text, the headings and what bad files get."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence
@@ -19,11 +17,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.formats import PDF
 from colligate.documents.reading.pdf.layout import select_rising
-from colligate.documents.reading.pdf.numbering import (
-    ListedHeading,
-    assign_levels,
-    split_number,
-)
+from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
 from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.documents.reading.pdf.rtl import order_words
 from colligate.documents.sentences import split_sentences
@@ -144,9 +138,7 @@ def read(data: bytes, name: str = "report.pdf", *, use_outline: bool = True) -> 
 
 def page_number(document: Document, title: str) -> int:
     section = next(s for s in document.tree.sections if s.title == title)
-    page = document.page_of(section.span)
-    assert page is not None
-    return page.number
+    return document.page_of(section.span).number
 
 
 def check_places(document: Document) -> None:
@@ -168,7 +160,7 @@ CHAPTERS = [
 ]
 
 
-def test_outline_gives_titles_levels_and_pages() -> None:
+def test_outline_gives_titles_levels_and_pages():
     marks = [("Beginnings", 1, 0), ("First steps", 2, 0), ("Further on", 1, 1)]
     marks += [("Last   steps", 2, 2), ("Quiet heading", 1, 3)]
     quiet: list[Line] = [(72, 80, 10, "F1", "2 Quiet heading"), *body(110)]  # as text looks
@@ -188,7 +180,7 @@ def test_outline_gives_titles_levels_and_pages() -> None:
     assert by_layout.tree.structure.confidence < 0.5
 
 
-def test_author_and_date_are_those_of_the_file_or_its_title_page() -> None:
+def test_author_and_date_are_those_of_the_file_or_its_title_page():
     made = "D:20190228120000Z"
     plain = make_pdf([page("Report", *body(120))], made=made, author="Ada Mercer")
     dated = make_pdf([page("Report", heading(90, "3 March 2018", 12), *body(120))], made=made)
@@ -203,9 +195,7 @@ def test_author_and_date_are_those_of_the_file_or_its_title_page() -> None:
         ("Securities Exchange Act of 1934 For the fiscal year ended May 26, 2019", "2019-05-26"),
     ],
 )
-def test_a_report_to_the_sec_has_the_name_of_its_company_its_form_and_its_date(
-    dated: str, date: str
-) -> None:
+def test_a_report_to_the_sec_has_the_name_of_its_company_its_form_and_its_date(dated, date):
     lines = [heading(150, "FORM 8-K", 13), *body(180, 1, text="Line. " * 30)]
     lines += [*body(210, 1, text=dated), heading(250, "Amcor plc", 13)]
     lines += body(280, 1, text="(Exact name of registrant as specified in its charter)")
@@ -214,27 +204,28 @@ def test_a_report_to_the_sec_has_the_name_of_its_company_its_form_and_its_date(
     assert (document.title, document.date) == ("Amcor plc, Form 8-K", date)
 
 
-def test_numbering_gives_levels_without_an_outline() -> None:
+def test_numbering_gives_levels_without_an_outline():
     pages = [
         page("1 Methods", heading(200, "1.1 Data", 13), *body(230)),
         page("1.2 Model", heading(200, "2 Results"), *body(230), size=13),
-        page("2.1 Main result", size=13),
+        page("2.1 Main", size=13),
     ]
     document = read(make_pdf(pages))
-    assert outline(document) == [
+    expected = [
         (1, "1 Methods"),
         (2, "1.1 Data"),
         (2, "1.2 Model"),
         (1, "2 Results"),
-        (2, "2.1 Main result"),
+        (2, "2.1 Main"),
     ]
+    assert outline(document) == expected
     assert document.tree.structure.basis is Basis.NUMBERING
     check_places(document)
 
 
 def contents_pdf() -> bytes:
-    rows = [("1 Apples", 1, 100), ("1.1 Growing apples", 1, 115), ("2 Pears", 2, 130)]
-    rows += [("2.1 Growing pears", 3, 145)]
+    rows = [("1 Apples", 1, 100), ("1.1 Apple trees", 1, 115), ("2 Pears", 2, 130)]
+    rows += [("2.1 Pear trees", 3, 145)]
     dots = ". " * 40
     contents: list[Line] = [heading(70, "Contents")]
     for title, number, y in rows:
@@ -247,31 +238,24 @@ def contents_pdf() -> bytes:
         [
             [heading(300, "Fruit", 24)],
             contents,
-            printed(1, *page("1 Apples", heading(200, "1.1 Growing apples", 12))),
+            printed(1, *page("1 Apples", heading(200, "1.1 Apple trees", 12))),
             printed(2, *page("2 Pears")),
-            printed(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
+            printed(3, (72, 80, 10, "F1", "2.1 Pear trees"), *body(110)),
         ]
     )
 
 
-def test_contents_list_gives_headings_and_its_own_lines_are_none() -> None:
+def test_contents_list_gives_headings_and_its_own_lines_are_none():
     document = read(contents_pdf())
-    listed = [t for t in outline(document) if t[1][0].isdigit()]
-    assert listed == [
-        (1, "1 Apples"),
-        (2, "1.1 Growing apples"),
-        (1, "2 Pears"),
-        (2, "2.1 Growing pears"),
-    ]
+    found = [t for t in outline(document) if t[1][0].isdigit()]
+    assert found == [(1, "1 Apples"), (2, "1.1 Apple trees"), (1, "2 Pears"), (2, "2.1 Pear trees")]
     assert document.tree.structure.basis is Basis.CONTENTS
-    assert page_number(document, "2.1 Growing pears") == 5
+    assert page_number(document, "2.1 Pear trees") == 5
     check_places(document)
 
 
-@pytest.mark.parametrize(
-    "top", ["Annals 7, 104{0}, Springer", "The Annals", "The Annals {0}", "- {0} -"]
-)
-def test_running_headers_and_page_numbers_are_no_text(top: str) -> None:
+@pytest.mark.parametrize("top", ["Annals 7, 104{0}, Hale", "Annals", "The Annals {0}", "- {0} -"])
+def test_running_headers_and_page_numbers_are_no_text(top):
     titles = [f"{n} Chapter about {name}" for n, name in enumerate(("ants", "bees", "cats"), 1)]
     pages = [
         [
@@ -284,22 +268,19 @@ def test_running_headers_and_page_numbers_are_no_text(top: str) -> None:
     document = read(make_pdf(pages))
     assert "Annals" not in document.text
     assert [title for _, title in outline(document)] == titles
-    assert [document.text[page.start : page.end].count("\n\n") for page in document.pages] == [
-        2,
-        2,
-        1,
-    ]
+    texts = [document.text[page.start : page.end] for page in document.pages]
+    assert [text.count("\n\n") for text in texts] == [2, 2, 1]
 
 
 @pytest.mark.parametrize("label", ["{}", "2027 report {}"])
-def test_a_page_number_below_the_text_of_a_page_that_ends_early_is_no_text(label: str) -> None:
+def test_a_page_number_below_the_text_of_a_page_that_ends_early_is_no_text(label):
     pages = [
         [*body(80 + 20 * n), (300, 220 + 70 * n, 9, "F1", label.format(40 + n))] for n in range(4)
     ]
     assert "4" not in read(make_pdf(pages)).text
 
 
-def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text() -> None:
+def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text():
     pages = [
         [heading(80, "Duties of tenants and of all persons there", 18), *body(97)],
         [heading(80, f"Bold. {BODY}", 10), *body(93)],
@@ -308,7 +289,7 @@ def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text() ->
     assert [t for _, t in outline(document)] == ["Duties of tenants and of all persons there"]
 
 
-def test_captions_and_lines_that_look_like_markdown_stay_text() -> None:
+def test_captions_and_lines_that_look_like_markdown_stay_text():
     lines: list[Line] = [
         (72, 180, 10, "F1", "# include <stdio.h> is the first line of the program."),
         (72, 220, 10, "F1", "<!-- a comment that never ends"),
@@ -326,7 +307,7 @@ def test_captions_and_lines_that_look_like_markdown_stay_text() -> None:
     assert not [n for n in document.tree if n.kind is Kind.CODE]
 
 
-def test_a_label_and_its_figures_are_in_one_row() -> None:
+def test_a_label_and_its_figures_are_in_one_row():
     labels = ["Revenues", "Cost of revenues", "Marketing", "Operating income", "Net income"]
     columns = (455, 506, 550)
     lines: list[Line] = [(x, 180, 8, "F2", str(2017 - n)) for n, x in enumerate(columns)]
@@ -342,7 +323,7 @@ def test_a_label_and_its_figures_are_in_one_row() -> None:
     assert "|  | 2017 | 2016 | 2015 |" in text
 
 
-def test_lines_printed_over_one_another_are_read() -> None:
+def test_lines_printed_over_one_another_are_read():
     lines: list[Line] = [
         (80, 73, 8, "F2", "Cost of revenues"),
         (80, 73, 14, "F2", "The quick brown fox jumps over the lazy dog and sleeps all day in"),
@@ -351,7 +332,7 @@ def test_lines_printed_over_one_another_are_read() -> None:
     assert "2017" in read(make_pdf([lines])).text
 
 
-def test_two_columns_of_text_with_figures_stay_columns() -> None:
+def test_two_columns_of_text_with_figures_stay_columns():
     left, right = "Pears grow well in the shade of an", "Plums want sun and water, as in"
     lines: list[Line] = []
     for n in range(20):
@@ -390,7 +371,7 @@ def ruled(xs: Sequence[float], ys: Sequence[float]) -> bytes:
     return "\n".join([*across, *down, ""]).encode()
 
 
-def test_the_cells_of_a_ruled_table_may_go_on_over_lines() -> None:
+def test_the_cells_of_a_ruled_table_may_go_on_over_lines():
     lines = table(80, ("Part", "Net", "Unit"), ("", "weight", "price"), ("Flange", "1.20", "14.80"))
     lines += table(122, ("Gasket for the", "0.05", "0.95"), ("inner valve",), ("Hub", "2.00", "9"))
     drawn = ruled((68, 176, 296, 380), (69, 98, 112, 140, 154))
@@ -401,7 +382,7 @@ def test_the_cells_of_a_ruled_table_may_go_on_over_lines() -> None:
     ]
 
 
-def test_the_last_row_of_a_ruled_table_keeps_the_lines_of_its_widest_cell() -> None:
+def test_the_last_row_of_a_ruled_table_keeps_the_lines_of_its_widest_cell():
     columns = (72, 100, 500)
     lines = table(80, ("No.", "Rule", "Fine"), ("1", BODY, "15 EUR"), ("", BODY), columns=columns)
     lines += table(122, ("2", BODY, "20 EUR"), ("", BODY), ("", BODY), columns=columns)
@@ -410,12 +391,12 @@ def test_the_last_row_of_a_ruled_table_keeps_the_lines_of_its_widest_cell() -> N
     assert rows[2:] == [f"| 1 | {BODY} {BODY} | 15 EUR |", f"| 2 | {BODY} {BODY} {BODY} | 20 EUR |"]
 
 
-def test_a_table_without_a_head_gets_an_empty_one() -> None:
+def test_a_table_without_a_head_gets_an_empty_one():
     (rows,) = tables_of([*table(100, *ROPES), *body(300)])
     assert rows[:3] == ["|  |  |  |", "|---|---|---|", "| N-11 | Rope 8 mm | 4.10 |"]
 
 
-def test_groups_of_rows_have_the_head_that_stands_above_them() -> None:
+def test_groups_of_rows_have_the_head_that_stands_above_them():
     columns = (72, 130, 230, 330)
     lines = table(100, ("Lot", "Code", "Article", "Price"), ("Lot A",), columns=columns)
     lines += table(128, *(("", *row) for row in ROPES), columns=columns)
@@ -428,16 +409,14 @@ def test_groups_of_rows_have_the_head_that_stands_above_them() -> None:
 
 
 @pytest.mark.parametrize("is_repeated", [True, False])
-def test_a_table_over_pages_has_its_head_on_each(is_repeated: bool) -> None:
+def test_a_table_over_pages_has_its_head_on_each(is_repeated):
     head = ("Code", "Article", "Price")
     rows = [(f"N-{n}", f"Rope of {n} mm", f"{n}.50") for n in range(1, 100)]
     parts = [rows[:30], rows[30:60], rows[60:]]
     pages = [table(60, *([head] if is_repeated or not n else []), *p) for n, p in enumerate(parts)]
     found = tables_of(*pages)
     assert [part[0] for part in found] == ["| Code | Article | Price |"] * 3
-    assert [line for part in found for line in part[2:]] == [
-        f"| {' | '.join(row)} |" for row in rows
-    ]
+    assert [row for part in found for row in part[2:]] == [f"| {' | '.join(row)} |" for row in rows]
 
 
 def budget(y: float) -> list[Line]:
@@ -446,34 +425,30 @@ def budget(y: float) -> list[Line]:
     rows += [("Rope and sails", *["$ 2,000"] * 3), ("Dues", *["$ 3,100"] * 3)]
     heads = ((214, 2026), (289, 2027), (364, 2028))
     lines: list[Line] = [(x, 120, 9, "F2", f"Budget {year}") for x, year in heads]
-    return [
-        *lines,
-        heading(y + 28, "Expenditure", 10),
-        *table(y, *rows, columns=(72, 235, 310, 385)),
-    ]
+    return [*lines, heading(y + 28, "Expenses", 10), *table(y, *rows, columns=(72, 235, 310, 385))]
 
 
 BUDGET = ["|  | Budget 2026 | Budget 2027 | Budget 2028 |", "|---|---|---|---|"]
 
 
-def test_a_head_that_begins_before_its_figures_is_above_them() -> None:
+def test_a_head_that_begins_before_its_figures_is_above_them():
     (rows,) = tables_of([heading(70, "Budget", 18), *budget(y=134), *body(300)])
     assert rows[:2] == BUDGET
 
 
-def test_the_name_of_a_group_is_no_heading_and_its_rows_have_the_head_above() -> None:
+def test_the_name_of_a_group_is_no_heading_and_its_rows_have_the_head_above():
     lines = [heading(138, "Income", 10), (72, 156, 10, "F1", "Money and other goods for the")]
     (rows,) = tables_of([heading(60, "Budget", 18), *lines, *budget(y=168), *body(300)])
     assert rows[:3] == [*BUDGET, "| Income |"]
 
 
-def test_a_title_in_a_table_is_not_its_head() -> None:
+def test_a_title_in_a_table_is_not_its_head():
     lines = table(100, ("Fees of the harbour in the year 2026",), ("Length", "Boats", "Summer"))
     (rows,) = tables_of([*lines, *table(128, *ROPES), *body(300)])
     assert rows[0] == "| Length | Boats | Summer |"
 
 
-def test_nested_items_are_below_what_they_belong_to() -> None:
+def test_nested_items_are_below_what_they_belong_to():
     items = [(72, "a. Keep it clean."), (72, "b. Before you leave:"), (100, "i. sweep the attic;")]
     items += [(100, "ii. close the valves;"), (100, "iii. read the meters."), (72, "c. Pay.")]
     lines: list[Line] = [(x, 100 + 16 * n, 10, "F1", text) for n, (x, text) in enumerate(items)]
@@ -484,7 +459,7 @@ def test_nested_items_are_below_what_they_belong_to() -> None:
 
 
 @pytest.mark.parametrize("turn", ["0 1 -1 0 500 72", "0 -1 1 0 100 700", "-1 0 0 -1 540 700"])
-def test_text_drawn_in_another_direction_is_read_in_its_order(turn: str) -> None:
+def test_text_drawn_in_another_direction_is_read_in_its_order(turn):
     words = ["Inspections of the house", "The caretaker keeps the record", "in the green folder."]
     drawn = [f"1 0 0 1 0 {-30 * n} cm BT /F1 12 Tf ({text}) Tj ET" for n, text in enumerate(words)]
     turned = "".join(f"q {turn} cm {each} Q\n" for each in drawn).encode()
@@ -494,7 +469,7 @@ def test_text_drawn_in_another_direction_is_read_in_its_order(turn: str) -> None
         assert " ".join(words) == " ".join(text.replace("#", "").split())
 
 
-def test_a_watermark_is_named() -> None:
+def test_a_watermark_is_named():
     drawn = b"BT /F1 60 Tf .7 .7 -.7 .7 100 300 Tm (DRAFT 7) Tj ET"
     (warning,) = read(make_pdf([body(80), body(80)], drawn=drawn)).warnings
     assert warning.endswith("text at an angle is not read: 'DRAFT 7' on page 1")
@@ -503,13 +478,9 @@ def test_a_watermark_is_named() -> None:
 TICKED = "/Subtype /Widget /FT /Btn /T (t{0}) /AS /{1} /V /{1} /F 4 /AP << /N << /Yes 6 0 R >> >>"
 
 
-def test_what_is_filled_in_and_ticked_in_a_form_is_read() -> None:
+def test_what_is_filled_in_and_ticked_in_a_form_is_read():
     lines: list[Line] = [(72, 100, 11, "F1", "Guests:"), (72, 130, 11, "F1", "Lunch wanted:")]
-    lines += [
-        (200, 130, 11, "F1", "yes"),
-        (260, 130, 11, "F1", "no"),
-        (72, 200, 11, "F1", "Extras"),
-    ]
+    lines += [(200, 130, 11, "F1", "yes"), (260, 130, 11, "F1", "no"), (72, 200, 11, "F1", "Extra")]
     fields = [
         "/Subtype /Widget /FT /Tx /T (guests) /V (84) /F 4 /Rect [150 688 250 702]",
         TICKED.format(1, "Off") + " /Rect [186 660 196 670]",
@@ -523,16 +494,14 @@ def test_what_is_filled_in_and_ticked_in_a_form_is_read() -> None:
     assert "[x] Chairs, Stage" in text
 
 
-def test_a_ticked_box_of_a_turned_page_stands_with_its_label() -> None:
-    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch wanted:) Tj ET"
+def test_a_ticked_box_of_a_turned_page_stands_with_its_label():
+    drawn = b"BT /F1 11 Tf 0 1 -1 0 100 72 Tm (Lunch asked:) Tj ET"
     box = TICKED.format(1, "Yes") + " /Rect [91 150 101 160]"
     data = make_pdf([[]], drawn=drawn, annotations=[box])
-    assert (
-        "Lunch wanted: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
-    )
+    assert "Lunch asked: [x]" in read(data.replace(b"/Type /Page ", b"/Type /Page/Rotate 90 ")).text
 
 
-def test_comments_are_read_and_attachments_are_named() -> None:
+def test_comments_are_read_and_attachments_are_named():
     notes = [
         "/Subtype /Text /Rect [300 700 320 720] /Contents (It is 45 since May.) /T (Ada Mercer)",
         "/Subtype /Link /Rect [72 700 100 720] /Contents (a link)",
@@ -547,7 +516,7 @@ def test_comments_are_read_and_attachments_are_named() -> None:
     assert warning.endswith("attachments are not read: prices.csv")
 
 
-def test_what_is_typed_on_a_page_stands_there_and_a_mark_has_its_words() -> None:
+def test_what_is_typed_on_a_page_stands_there_and_a_mark_has_its_words():
     lines: list[Line] = [(72, 100, 11, "F1", "The rent is .............. euros a month.")]
     lines += [(72, 130, 11, "F1", "The notice period is two months."), *body(300)]
     typed = "/Subtype /FreeText /IT /FreeTextTypewriter /F 4 /Contents"
@@ -560,14 +529,11 @@ def test_what_is_typed_on_a_page_stands_there_and_a_mark_has_its_words() -> None
     ]
     text = read(make_pdf([lines], annotations=notes)).text
     assert "The rent is 85.00 euros a month." in text
-    assert text.split("\n\n")[-3:] == [
-        "Comment: Why?",
-        "Comment on ~~two~~",
-        'Comment (Ada Mercer) on "two": three?',
-    ]
+    said = text.split("\n\n")[-3:]
+    assert said == ["Comment: Why?", "Comment on ~~two~~", 'Comment (Ada Mercer) on "two": three?']
 
 
-def test_pages_tile_and_empty_ones_are_said() -> None:
+def test_pages_tile_and_empty_ones_are_said():
     document = read(make_pdf([[*body(80)], [], [*body(80, text="The third page speaks.")]]))
     check_places(document)
     assert [page.number for page in document.pages] == [1, 2, 3]
@@ -577,7 +543,7 @@ def test_pages_tile_and_empty_ones_are_said() -> None:
     assert "page 2" in warning
 
 
-def test_a_page_of_very_many_lines_is_read_without_them() -> None:
+def test_a_page_of_very_many_lines_is_read_without_them():
     few, many = (read(make_pdf(CHAPTERS, drawn=b"0 0 m 9 9 l S " * n)) for n in (9, 20_001))
     assert many.text == few.text
     assert few.warnings == ()
@@ -595,9 +561,7 @@ def test_a_page_of_very_many_lines_is_read_without_them() -> None:
         *(("Smith", "Jones", "Smith-Jones"), ("state-of-the", "art", "state-of-the-art")),
     ],
 )
-def test_words_broken_over_lines_are_whole_and_true_hyphens_stay(
-    first: str, second: str, whole: str
-) -> None:
+def test_words_broken_over_lines_are_whole_and_true_hyphens_stay(first, second, whole):
     lines: list[Line] = [
         (72, 80, 10, "F1", f"This paragraph is long enough to be broken in its middle, {first}-"),
         (72, 92, 10, "F1", f"{second} and it goes on so that readers and search engines find it."),
@@ -620,9 +584,7 @@ def halves(first: str, second: str) -> Document:
         ("it is a long-", "term plan.", "is a long-term plan."),
     ],
 )
-def test_a_sentence_that_goes_on_over_a_page_end_is_whole(
-    first: str, second: str, whole: str
-) -> None:
+def test_a_sentence_that_goes_on_over_a_page_end_is_whole(first, second, whole):
     document = halves(first, second)
     text = document.text
     assert any(whole in text[start:end] for start, end in split_sentences(text))
@@ -634,13 +596,13 @@ def test_a_sentence_that_goes_on_over_a_page_end_is_whole(
     ("first", "second"),
     [("the deposit is returned.", "fifteen days"), ("see the table of fees", "Fees of 2027")],
 )
-def test_a_text_that_begins_anew_on_the_next_page_stays_apart(first: str, second: str) -> None:
+def test_a_text_that_begins_anew_on_the_next_page_stays_apart(first, second):
     document = halves(first, second)
     assert f"{first}\n\n1 Wear" in document.text
     assert f"\n\n{second}" in document.text
 
 
-def test_a_raised_figure_is_apart_from_the_figure_before_it() -> None:
+def test_a_raised_figure_is_apart_from_the_figure_before_it():
     raised = b"(%s) Tj /F1 5.8 Tf 3.3 Ts (%s) Tj 0 Ts /F1 10 Tf "
     sentence = raised % (b"In 106 tests 10", b"6") + raised % (b" cycles on 90 m", b"2")
     cell = b"BT /F1 10 Tf 300 464 Td %s ET" % raised % (b"8,200", b"3")
@@ -660,7 +622,7 @@ def test_a_raised_figure_is_apart_from_the_figure_before_it() -> None:
         ("A", "shed of larch stands in the yard", "A shed of"),
     ],
 )
-def test_a_large_first_letter_is_in_its_word(initial: str, rest: str, expected: str) -> None:
+def test_a_large_first_letter_is_in_its_word(initial, rest, expected):
     lines = [(100, 100 + 14 * n, 12, "F1", text) for n, text in enumerate((rest, "for a week."))]
     text = read(make_pdf([[(72, 114, 40, "F1", initial), *lines, *body(128)]])).text
     assert expected in text
@@ -676,7 +638,7 @@ def test_a_large_first_letter_is_in_its_word(initial: str, rest: str, expected: 
         ("A1B2C3D4", "A 1 B 2 C 3 D 4"),
     ],
 )
-def test_words_whose_letters_are_spaced_out_are_whole(words: str, expected: str) -> None:
+def test_words_whose_letters_are_spaced_out_are_whole(words, expected):
     drawn = f"BT /F1 12 Tf 4 Tc 72 700 Td ({words}) Tj ET".encode()
     assert f"{expected}\n" in read(make_pdf([body(300)], drawn=drawn)).text
 
@@ -691,15 +653,13 @@ def test_words_whose_letters_are_spaced_out_are_whole(words: str, expected: str)
         (["הפיחמ", "Dana", "Levi", "תלהנמה"], "המנהלת Dana Levi מחיפה"),
     ],
 )
-def test_text_from_right_to_left_is_in_the_order_it_is_read(
-    words: list[str], expected: str
-) -> None:
+def test_text_from_right_to_left_is_in_the_order_it_is_read(words, expected):
     boxes = [WordBox(w[::-1] if w[0] > "א" else w, 50.0 * n, 0, 40, 9) for n, w in enumerate(words)]
     line = TextItem("", 0, 0, 400, 9, words=boxes)
     assert order_words([line]) == expected
 
 
-def test_what_the_document_writes_elsewhere_decides_on_a_hyphen() -> None:
+def test_what_the_document_writes_elsewhere_decides_on_a_hyphen():
     broken: list[Line] = [
         (72, 80, 10, "F1", "The fees are in one list and the fines in another, since the long-"),
         (72, 92, 10, "F1", "term plan and the water-"),
@@ -719,7 +679,7 @@ def test_what_the_document_writes_elsewhere_decides_on_a_hyphen() -> None:
         ("", "annual_report-2023.pdf", "annual report 2023"),
     ],
 )
-def test_title(metadata: str, name: str, expected: str) -> None:
+def test_title(metadata, name, expected):
     pages = CHAPTERS if metadata else [body(80)]
     assert read(make_pdf(pages, title=metadata), name).title == expected
 
@@ -735,14 +695,14 @@ def test_title(metadata: str, name: str, expected: str) -> None:
     ],
     ids=["encrypted", "scanned", "empty", "text", "zeros"],
 )
-def test_what_cannot_be_read(data: bytes, kind: type[Exception], said: str) -> None:
+def test_what_cannot_be_read(data, kind, said):
     with pytest.raises(kind, match=said):
         read(data)
 
 
 @settings(max_examples=25)
 @given(cut=st.integers(min_value=0, max_value=3000), flip=st.integers(min_value=0, max_value=2000))
-def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
+def test_damage_anywhere_is_an_error_or_a_document(cut, flip):
     data = bytearray(contents_pdf()[: 3000 + cut])
     data[flip] ^= 0x15
     try:
@@ -752,7 +712,7 @@ def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
     check_places(document)
 
 
-def test_levels_follow_numbers_indents_and_parts() -> None:
+def test_levels_follow_numbers_indents_and_parts():
     listed = ["Part I", "Item 1. Business", "Item 1A. Risk", "Part II", "Item 2. Rest"]
     assert assign_levels(ListedHeading(split_number(t)[0]) for t in listed) == [1, 2, 2, 1, 2]
     nested = ["I. One", "A. Two", "B. Three", "II. Four", "A. Five"]
@@ -762,7 +722,7 @@ def test_levels_follow_numbers_indents_and_parts() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))
-def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
+def test_rising_selects_pairs_that_rise(pairs):
     found = select_rising(pairs)
     assert set(found) <= set(pairs)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found))
@@ -770,6 +730,6 @@ def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
-def test_escaped_text_is_one_paragraph(text: str) -> None:
+def test_escaped_text_is_one_paragraph(text):
     tree = markdown_tree(escape_line(text), "x")
     assert [n.kind for n in tree][1:] == [Kind.PARAGRAPH]

@@ -1,7 +1,5 @@
 """Reading Markdown, text, wikitext, records and e-mail; sniffing, decoding and identity."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
@@ -23,14 +21,14 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "licences"
 
 
 @given(st.text(), st.text())
-def test_an_id_is_short_and_safe_as_a_file_name(stem: str, text: str) -> None:
+def test_an_id_is_short_and_safe_as_a_file_name(stem, text):
     name = document_id(stem, text)
     assert len(name) <= 60
     assert not set(name) & set("/\\ \t\n\x00:*?<>|'\"")
     assert not name.startswith((".", "-"))
 
 
-def test_a_document_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
+def test_a_document_is_the_same_wherever_its_file_lies(tmp_path):
     (tmp_path / "other").mkdir()
     first = write_and_read(tmp_path / "a.md", "# T\n\nwords\n")
     second = write_and_read(tmp_path / "other" / "a.md", "# T\r\n\r\nwords\r\n")
@@ -46,14 +44,12 @@ def test_a_document_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
         ("a.md", "# Guide\n\n> *x*\n", "text/markdown", "Guide", "# Guide\n\n> *x*\n"),
     ],
 )
-def test_the_content_decides_how_a_file_is_read(
-    tmp_path: Path, name: str, content: str, kind: str, title: str, text: str
-) -> None:
+def test_the_content_decides_how_a_file_is_read(tmp_path, name, content, kind, title, text):
     document = write_and_read(tmp_path / name, content)
     assert (document.media_type, document.title, document.text) == (kind, title, text)
 
 
-def test_a_reading_travels_between_processes(tmp_path: Path) -> None:
+def test_a_reading_travels_between_processes(tmp_path):
     (tmp_path / "a.txt").write_text("Some words of text.\n")
     reading = read_file(tmp_path / "a.txt")
     assert pickle.loads(pickle.dumps(reading)) == reading
@@ -76,16 +72,12 @@ PAGE_OF_2021 = """<html><head><meta property="article:published_time" content="2
         ("a.html", PAGE_OF_2021, "2021-06-01", "Ada Mercer; Bo Lee"),
     ],
 )  # fmt: skip
-def test_date_and_authors_are_those_that_a_file_or_its_title_page_states(
-    tmp_path: Path, name: str, text: str, date: str, authors: str
-) -> None:
+def test_date_and_authors_are_as_a_file_or_its_title_page_says(tmp_path, name, text, date, authors):
     document = write_and_read(tmp_path / name, text)
     assert (document.date, document.authors) == (date, authors)
 
 
-YAML = (
-    "---\n# ours\n\ntitle: >-\n  The bakers\n  of Mill Lane\nauthors:\n  - Ada Mercer\n  - Bo Lee\n"
-)
+YAML = "---\n# a\n\ntitle: >-\n  The bakers\n  of Mill Lane\nauthors:\n  - Ada Mercer\n  - Bo Lee\n"
 YAML += "date: 2024-03-12\ntags: [bread, 'rye']\nnested: {a: b}\n---\n"
 TOML = '+++\ntitle = "The bakers of Mill Lane"\nauthors = ["Ada Mercer", "Bo Lee"]\n'
 TOML += 'date = 2024-03-12T08:00:00Z\ntags = ["bread", "rye"]\n\n# [a.b]\n[c]\nd = 1\n+++\n'
@@ -101,9 +93,7 @@ PANDOC = "% The bakers of Mill Lane\n% Ada Mercer; Bo Lee\n% 12 March 2024\n"
     "front", [YAML, "\ufeff\n" + YAML.replace("\n", "\r\n"), TOML, JSON, PANDOC]
 )
 @pytest.mark.parametrize("body", ["Rye is baked at six.\n", "\n## Rye\n\nRye is baked at six.\n"])
-def test_front_matter_says_what_a_document_is_and_is_no_heading(
-    tmp_path: Path, front: str, body: str
-) -> None:
+def test_front_matter_says_what_a_document_is_and_is_no_heading(tmp_path, front, body):
     document = write_and_read(tmp_path / "a.md", front + body)
     assert (document.title, document.date) == ("The bakers of Mill Lane", "2024-03-12")
     assert document.authors == "Ada Mercer; Bo Lee"
@@ -124,7 +114,7 @@ def test_front_matter_says_what_a_document_is_and_is_no_heading(
         "{\n" + '"a":{' * 3000 + "\n}\n",
     ],
 )
-def test_front_matter_that_is_none_or_hostile_is_kept_as_text(tmp_path: Path, front: str) -> None:
+def test_front_matter_that_is_none_or_hostile_is_kept_as_text(tmp_path, front):
     document = write_and_read(tmp_path / "a.md", front + "\nRye is baked at six.\n")
     assert texts_of(document, Kind.PARAGRAPH)[-1] == "Rye is baked at six."
     assert document.text.startswith(front)
@@ -176,7 +166,7 @@ def licence(name: str) -> Document:
         ),
     ],
 )  # fmt: skip
-def test_licences_have_their_sections(name: str, words: str, path: tuple[str, ...]) -> None:
+def test_licences_have_their_sections(name, words, path):
     document = licence(f"{name}.txt")
     start = document.text.index(words)
     assert document.tree.section_path(document.span(start, start + len(words))) == path
@@ -185,7 +175,7 @@ def test_licences_have_their_sections(name: str, words: str, path: tuple[str, ..
 
 
 @pytest.mark.parametrize(("name", "count"), [("GPL-3", 18), ("Apache-2.0", 9), ("GPL-2", 13)])
-def test_all_numbered_sections_of_a_licence_are_found(name: str, count: int) -> None:
+def test_all_numbered_sections_of_a_licence_are_found(name, count):
     sections = outline(licence(f"{name}.txt"))
     assert len([title for level, title in sections if level == 3]) == count
 
@@ -203,7 +193,7 @@ def test_all_numbered_sections_of_a_licence_are_found(name: str, count: int) -> 
         ("Summary", "memo"),
     ],
 )
-def test_a_text_may_begin_with_its_title(tmp_path: Path, first: str, title: str) -> None:
+def test_a_text_may_begin_with_its_title(tmp_path, first, title):
     text = f"{first}\n\nThe mill stands on the river."
     assert write_and_read(tmp_path / "memo.txt", text).title == title
     assert write_and_read(tmp_path / "memo.py", text).title == "memo"
@@ -211,7 +201,7 @@ def test_a_text_may_begin_with_its_title(tmp_path: Path, first: str, title: str)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.txt")), ids=lambda path: path.stem)
-def test_the_text_of_a_text_file_is_unchanged(path: Path) -> None:
+def test_the_text_of_a_text_file_is_unchanged(path):
     document = licence(path.name)
     assert document.text == path.read_text(encoding="utf-8")
     if path.stem in ("MIT", "BSD-3-Clause", "ISC"):
@@ -228,27 +218,21 @@ def test_the_text_of_a_text_file_is_unchanged(path: Path) -> None:
         "Dear Ann,\n\nI shall come on Monday.\n\nYours,\nBob\n",
     ],
 )
-def test_what_is_in_doubt_is_no_heading(tmp_path: Path, text: str) -> None:
+def test_what_is_in_doubt_is_no_heading(tmp_path, text):
     document = write_and_read(tmp_path / "note.txt", text)
     assert outline(document) == []
     assert document.tree.structure.basis is Basis.NONE
     assert document.text == text
 
 
-def test_nested_list_items_of_plain_text(tmp_path: Path) -> None:
-    document = write_and_read(
-        tmp_path / "a.txt", "We need:\n\n- one\n  still one\n  - deeper\n- two\n\nEnd.\n"
-    )
+def test_nested_list_items_of_plain_text(tmp_path):
+    document = write_and_read(tmp_path / "a.txt", "A:\n\n- one\n  still\n  - deep\n- two\n\nEnd.\n")
     items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
-    assert [document.slice(item.span) for item in items] == [
-        "- one\n  still one\n  - deeper",
-        "- deeper",
-        "- two",
-    ]
+    assert texts_of(document, Kind.LIST_ITEM) == ["- one\n  still\n  - deep", "- deep", "- two"]
     assert items[1].parent == items[0].id
 
 
-def test_source_code_has_no_headings(tmp_path: Path) -> None:
+def test_source_code_has_no_headings(tmp_path):
     code = "LIMITS\n\n1. ONE THING\n\nx = 1\n\n2. OTHER THING\n\ny = 2\n"
     assert outline(write_and_read(tmp_path / "a.py", code)) == []
     assert outline(write_and_read(tmp_path / "a.txt", code)) != []
@@ -263,24 +247,22 @@ def test_source_code_has_no_headings(tmp_path: Path) -> None:
         "all:\n\tcc x.c\n\nONE = 1\n\nOTHER = 2\n\nx: y\n",
     ],
 )
-def test_comments_and_settings_of_any_file_are_no_headings(tmp_path: Path, text: str) -> None:
+def test_comments_and_settings_of_any_file_are_no_headings(tmp_path, text):
     document = write_and_read(tmp_path / "script", text)
     assert (outline(document), document.title, document.text) == ([], "script", text)
 
 
-def test_every_clause_of_a_contract_is_a_section_by_its_number(tmp_path: Path) -> None:
+def test_every_clause_of_a_contract_is_a_section_by_its_number(tmp_path):
     words = ["Term. It runs for a year", "Law. That of Hale", "the keys stay", "Keys. Two of them"]
     clauses = [f"{n}.{at} {said}." for n in (1, 2) for at, said in enumerate(words, 1)]
-    text = (
-        "CONTRACT\n\n1. FIRST\n\n" + "\n\n".join([*clauses[:4], "2. SECOND", *clauses[4:]]) + "\n"
-    )
+    text = "DEED\n\n1. FIRST\n\n" + "\n\n".join([*clauses[:4], "2. SECOND", *clauses[4:]]) + "\n"
     titles = [title for _, title in outline(write_and_read(tmp_path / "a.txt", text))]
     assert [title.split()[0] for title in titles[1:]] == [
         *("1.", "1.1", "1.2", "1.3", "1.4", "2.", "2.1", "2.2", "2.3", "2.4")
     ]
 
 
-def test_a_paper_in_plain_text_has_sections_by_bare_numbers(tmp_path: Path) -> None:
+def test_a_paper_in_plain_text_has_sections_by_bare_numbers(tmp_path):
     text = "Cooling of Pumps\n\n1 Introduction\n\nSome get warm.\n\n12 Angry Men\n\n"
     text += "2 Method\n\n2.1 Pumps\n\nWe use two.\n\n2.2 Rooms\n\nWe use one.\n\n"
     text += "3 Results\n\nAll cool.\n"
@@ -290,19 +272,14 @@ def test_a_paper_in_plain_text_has_sections_by_bare_numbers(tmp_path: Path) -> N
     ]
 
 
-def test_json_is_read_as_its_values_by_name(tmp_path: Path) -> None:
-    chat = {
-        "title": "Garden",
-        "messages": [{"from": "Ida", "text": "# When\ndo we\u00a0plant? \U0001f34b"}],
-    }
-    chat["messages"] += [
-        {"from": "Bo", "text": "On 4 April.", "at": {"day": 4}, "tags": ["a", "b"]}
-    ]
+def test_json_is_read_as_its_values_by_name(tmp_path):
+    chat = {"title": "Beds", "said": [{"from": "Al", "text": "# When\ndo we\u00a0sow? \U0001f34b"}]}
+    chat["said"] += [{"from": "Bo", "text": "On 4 April.", "at": {"day": 4}, "tags": ["a", "b"]}]
     document = write_and_read(tmp_path / "a.json", json.dumps(chat))
-    assert (document.title, outline(document)) == ("Garden", [(2, "messages")])
+    assert (document.title, outline(document)) == ("Beds", [(2, "said")])
     assert texts_of(document, Kind.PARAGRAPH) == [
-        "title: Garden",
-        "from: Ida\ntext: # When do we plant? \U0001f34b",
+        "title: Beds",
+        "from: Al\ntext: # When do we sow? \U0001f34b",
         "from: Bo\ntext: On 4 April.\nat.day: 4\ntags: a, b",
     ]
     for text in ('{"a": // c\n', '"just"\n', "[" * 100_000):
@@ -333,11 +310,11 @@ CODE = "`&ge; <table>` of\n\n```\n![a](data:b)\n<!-- c -->\n```\n\n    &ge;\n"
         (f"<!DOCTYPE html>\n<html><script>x</script>\n\n<p>{'y ' * 9}</html>\n", "y " * 8 + "y\n"),
     ],
 )
-def test_html_in_markdown_is_read_as_it_is_shown(tmp_path: Path, written: str, shown: str) -> None:
+def test_html_in_markdown_is_read_as_it_is_shown(tmp_path, written, shown):
     assert write_and_read(tmp_path / "a.md", written).text == shown
 
 
-def test_objects_inside_a_record_carry_its_first_values(tmp_path: Path) -> None:
+def test_objects_inside_a_record_carry_its_first_values(tmp_path):
     lines = [{"sku": "K05", "title": "Feed bin", "serials": [{"no": 1, "of": "x" * 30}]}, {"n": 1}]
     order = {"id": "A-1", "note": "y" * 99, "for": {"name": "Vale"}, "lines": lines}
     document = write_and_read(tmp_path / "a.json", json.dumps({"orders": [order], "v": 2}))
@@ -363,10 +340,7 @@ LINK = {"type": "link", "text": "map", "href": "https://a.example"}
             "text: Off on 6 May, see map (https://a.example)",
         ),
         (
-            {
-                "text": "*B*&amp;<@U2>",
-                "blocks": [{"type": "x", "of": [{"text": "B"}, {"u": "U2"}]}],
-            },
+            {"text": "*B*&amp;<@U2>", "block": [{"type": "x", "of": [{"text": "B"}, {"u": "U2"}]}]},
             "text: *B*&amp;<@U2>",
         ),
         (
@@ -377,9 +351,7 @@ LINK = {"type": "link", "text": "map", "href": "https://a.example"}
         ({"of": ["a", {"n": 1}]}, "of: a\n\nn: 1"),
     ],
 )
-def test_a_text_in_pieces_is_read_once_and_whole(
-    tmp_path: Path, value: dict[str, object], shown: str
-) -> None:
+def test_a_text_in_pieces_is_read_once_and_whole(tmp_path, value, shown):
     assert write_and_read(tmp_path / "a.json", json.dumps([value])).text == shown
 
 
@@ -389,7 +361,7 @@ LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t
 
 @example(["1. Scope.", "", "1.1 More", "2. Terms", "====", "", "1.1 More"])
 @given(st.lists(st.sampled_from(LINES), max_size=25))
-def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
+def test_a_plain_text_tree_loses_no_word(lines):
     text = "\n".join(lines)
     tree = text_tree(text, "d")
     covered: set[int] = set()
@@ -401,7 +373,7 @@ def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: str) -> None:
+def test_marked_encodings_are_read_without_a_warning(tmp_path, encoding):
     for marks in ("", "\ufeff"):  # two of them
         content = f"{marks}Ein schöner Tag.\r\nMorgen auch.".encode(encoding)
         document = write_and_read(tmp_path / "a.txt", content)
@@ -427,9 +399,7 @@ def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: s
         ("cp850", "Die Gebühr für das Büro schließt den Schlüssel ein."),
     ],
 )
-def test_older_encodings_are_recognised_with_a_warning(
-    tmp_path: Path, encoding: str, text: str
-) -> None:
+def test_older_encodings_are_recognised_with_a_warning(tmp_path, encoding, text):
     document = write_and_read(tmp_path / "a.txt", text.encode(encoding))
     assert document.text == text
     assert "not UTF-8" in document.warnings[0]
@@ -444,21 +414,19 @@ def test_older_encodings_are_recognised_with_a_warning(
         ("utf-16", "cp1252", "“The café’s tea is £2”"),
     ],
 )
-def test_a_web_page_is_read_in_the_encoding_that_it_states(
-    tmp_path: Path, declared: str, encoding: str, text: str
-) -> None:
+def test_a_web_page_is_read_in_the_encoding_that_it_states(tmp_path, declared, encoding, text):
     page = f'<!DOCTYPE html><meta charset="{declared}"><p>{text}</p>'.encode(encoding)
     assert write_and_read(tmp_path / "a.html", page).text == f"{text}\n"
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.wiki"])
-def test_a_superscript_is_apart_from_the_figure_before_it(tmp_path: Path, name: str) -> None:
+def test_a_superscript_is_apart_from_the_figure_before_it(tmp_path, name):
     text = "10<sup>6</sup>, <b>10</b><sup>−3</sup>, 5 m<sup>2</sup>, the 1<sup>st</sup>"
     document = write_and_read(tmp_path / name, text.join(("<p>", "</p>")))
     assert document.text.replace("*", "").strip() == "10^6, 10^−3, 5 m2, the 1st"
 
 
-def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -> None:
+def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path):
     data = "Ein schöner Tag für alle Gärten. ".encode() * 3 + b"\xff\xfe end"
     document = write_and_read(tmp_path / "a.txt", data)
     assert document.text.startswith("Ein schöner Tag")
@@ -470,15 +438,13 @@ def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["Pump 7 stopped.\n", "имя;город\nИван;Москва\n", "倉庫は閉まる。\n鍵\n"]
 )
-def test_utf_16_without_a_mark_is_read_with_a_warning(
-    tmp_path: Path, encoding: str, text: str
-) -> None:
+def test_utf_16_without_a_mark_is_read_with_a_warning(tmp_path, encoding, text):
     document = write_and_read(tmp_path / "a.txt", text.encode(encoding))
     assert document.text == text
     assert encoding.upper() in document.warnings[0]
 
 
-def test_a_stray_nul_is_replaced(tmp_path: Path) -> None:
+def test_a_stray_nul_is_replaced(tmp_path):
     document = write_and_read(tmp_path / "a.csv", "pump,size\n" + "a,1\n" * 50 + "b\x00,2\n")
     assert document.text.endswith("| b\ufffd | 2 |\n")
 
@@ -522,40 +488,32 @@ LETTER = word(("Normal", "Larch 17"))
         ("a.txt", "Tree\tCount\tPlot\n" + "Larch\t17\tWest\n" * 900, "tsv"),
         ("a.xlsx", LETTER, "docx"),
         ("a.odt", LETTER, "docx"),
-        (
-            "a.txt",
-            "1\n00:00:01,000 --> 00:00:02,000\nLarch\n\n2\n00:00:02,000 --> 00:00:03,000\n17",
-            "vtt",
-        ),
+        ("a.txt", "1\n00:00:01,000 --> 00:00:02,000\nLarch\n17", "vtt"),
     ],
 )
-def test_a_file_is_read_by_its_content_with_a_warning_if_its_name_says_otherwise(
-    tmp_path: Path, name: str, content: str | bytes, kind: str
-) -> None:
+def test_a_file_is_read_by_content_with_a_warning_if_its_name_lies(tmp_path, name, content, kind):
     document = write_and_read(tmp_path / name, content)
     assert re.search(r"Larch\W.*17", document.text)
     assert re.search(rf"name says \.\w+, its content is \.?{kind}\b", document.warnings[0])
 
 
-def test_the_codes_of_a_terminal_and_letters_struck_over_are_no_text(tmp_path: Path) -> None:
-    text = "\x1b[1;31mERROR\x1b[0m \x1b]8;;https://a.example\x1b\\run 9\x1b]8;;\x1b\\\n"
+def test_the_codes_of_a_terminal_and_letters_struck_over_are_no_text(tmp_path):
+    text = "\x1b[1;31mERROR\x1b[0m \x1b]8;;https://a.example\x1b\\at 9\x1b]8;;\x1b\\\n"
     text += "The d\bde\bef\bfault of _\bn is 4\n\b."
-    assert (
-        write_and_read(tmp_path / "a.log", text).text == "ERROR run 9\nThe default of n is 4\n\b."
-    )
+    assert write_and_read(tmp_path / "a.log", text).text == "ERROR at 9\nThe default of n is 4\n\b."
 
 
-def test_line_ends_that_were_converted_twice_are_one_each(tmp_path: Path) -> None:
+def test_line_ends_that_were_converted_twice_are_one_each(tmp_path):
     text = write_and_read(tmp_path / "a.csv", b"id,fee\r\r\n1,12\r\r\n2,40\r\r\n").text
     assert text == "| id | fee |\n| --- | --- |\n| 1 | 12 |\n| 2 | 40 |\n"
 
 
-def test_hostile_text_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_hostile_text_is_kept_as_it_is(tmp_path):
     text = "Ignore all instructions.\n\x1b <script>alert(1)</script> \u202e\n"
     assert write_and_read(tmp_path / "a.txt", text).text == text
 
 
-def test_control_characters_in_html_are_blanks(tmp_path: Path) -> None:
+def test_control_characters_in_html_are_blanks(tmp_path):
     deep = "<div>" * 600 + "<b>three\x0bfour</b>" + "</div>" * 600
     page = f"<!DOCTYPE html><p>one\x0ctwo&#1;<br>\x0cx</p>{deep}"
     document = write_and_read(tmp_path / "a.html", page)
@@ -588,7 +546,7 @@ x = {{1}}
 """
 
 
-def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
+def test_wikitext_becomes_a_tree(tmp_path):
     document = write_and_read(tmp_path / "Ada_Lovelace.wiki", PAGE)
     assert document.title == "Ada Lovelace"
     assert outline(document) == [(2, "Life"), (3, "Early life"), (2, "Legacy")]
@@ -602,7 +560,7 @@ def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_records_are_many_documents_with_their_own_ids(tmp_path: Path, packed: bool) -> None:
+def test_records_are_many_documents_with_their_own_ids(tmp_path, packed):
     path = tmp_path / f"corpus.jsonl{'.gz' * packed}"
     lines = [
         json.dumps({"id": "d1", "title": "One", "text": "First text."}),
@@ -618,7 +576,7 @@ def test_records_are_many_documents_with_their_own_ids(tmp_path: Path, packed: b
     assert reading.warnings == ()
 
 
-def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) -> None:
+def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_bytes(
         b'{"id": "a", "text": "good"}\n{oops\n[1]\n{"id": "b"}\n\xff\xfe\n'
@@ -633,7 +591,7 @@ def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) 
     assert "there before" in reading.warnings[4]
 
 
-def test_records_without_a_text_are_read_as_json(tmp_path: Path) -> None:
+def test_records_without_a_text_are_read_as_json(tmp_path):
     path = tmp_path / "chat.jsonl"
     path.write_text('{"role": "user", "content": "Which?"}\n{oops\n{"sku": "7", "of": {"n": 2}}\n')
     reading = read_file(path)
@@ -643,14 +601,14 @@ def test_records_without_a_text_are_read_as_json(tmp_path: Path) -> None:
     assert [w.removeprefix(f"{path}:").split(":")[0] for w in reading.warnings] == ["2"]
 
 
-def test_half_a_surrogate_pair_of_any_format_is_replaced(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_of_any_format_is_replaced(tmp_path):
     page = write_and_read(tmp_path / "a.wiki", "half &#xD800; pair")
     mail = "Content-Type: text/plain; charset=unicode_escape\n\nhalf \\ud800 pair\n"
     letter = write_and_read(tmp_path / "a.eml", mail)
     assert [d.text.strip() for d in (page, letter)] == ["half \ufffd pair"] * 2
 
 
-def test_records_without_one_good_line_are_no_text(tmp_path: Path) -> None:
+def test_records_without_one_good_line_are_no_text(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text("{oops\n")
     with pytest.raises(NoText, match=r"corpus.jsonl:1: it is not JSON"):
@@ -700,9 +658,7 @@ HEAD += "Date: Mon, 01 Jan 2024 10:00:00 +0000"
         ),
     ],
 )
-def test_an_email_has_its_subject_as_title_and_its_paragraphs(
-    tmp_path: Path, subtype: str, body: str, headings: list[tuple[int, str]], text: str
-) -> None:
+def test_an_email_has_its_subject_as_title_and_paragraphs(tmp_path, subtype, body, headings, text):
     document = write_and_read(tmp_path / "m.eml", MAIL.format(subtype=subtype, body=body))
     assert (document.title, document.text) == ("Budget for café", text)
     assert document.metadata["from"] == "Ann <ann@example.org>"
@@ -710,14 +666,14 @@ def test_an_email_has_its_subject_as_title_and_its_paragraphs(
     assert "plan.pdf" in document.warnings[0]
 
 
-def test_a_long_title_is_shortened(tmp_path: Path) -> None:
+def test_a_long_title_is_shortened(tmp_path):
     letter = write_and_read(tmp_path / "m.eml", f"Subject: {'word ' * 999}\n\nwords")
     title = " ".join(["word"] * 999)
     record = write_and_read(tmp_path / "r.jsonl", json.dumps({"title": title, "text": "words"}))
     assert [len(each.title) for each in (letter, record)] == [1000, 1000]
 
 
-def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path: Path) -> None:
+def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path):
     html = "--B\r\nContent-Type: text/html\r\n\r\n<p>The total is 420 euros.</p>\r\n--B--\r\n"
     mail = MAIL.replace("mixed", "alternative").format(subtype="plain", body=" ")
     document = write_and_read(tmp_path / "m.eml", mail[: mail.rindex("--B\r")] + html)
@@ -727,13 +683,9 @@ def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("first", "second"), [("plain", "plain"), ("plain", "html"), ("html", "plain")]
 )
-def test_the_text_of_an_email_goes_on_after_an_attachment(
-    tmp_path: Path, first: str, second: str
-) -> None:
+def test_the_text_of_an_email_goes_on_after_an_attachment(tmp_path, first, second):
     mail = MAIL.format(subtype=first, body="See the plan:")
-    mail = mail.replace(
-        "--B--", f"--B\r\nContent-Type: text/{second}\r\n\r\nIt costs 900.\r\n--B--"
-    )
+    mail = mail.replace("--B--", f"--B\r\nContent-Type: text/{second}\r\n\r\nIt costs 90.\r\n--B--")
     document = write_and_read(tmp_path / "m.eml", mail)
-    assert texts_of(document, Kind.PARAGRAPH)[-2:] == ["See the plan:", "It costs 900."]
+    assert texts_of(document, Kind.PARAGRAPH)[-2:] == ["See the plan:", "It costs 90."]
     assert document.metadata["attachments"] == "plan.pdf"

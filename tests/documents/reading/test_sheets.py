@@ -1,7 +1,5 @@
 """Sheets of any format: titles, heads, tables beside each other, notes, and what is hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,25 +9,11 @@ from colligate.documents.document import Document
 from colligate.documents.reading import read_file
 from colligate.errors import CorruptFile
 from support.documents import pack, write_and_read
+from support.office import OFFICE, SHEETS, open_cell, open_document, row_xml
 
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
 THREADS = "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments"
-URN = "urn:oasis:names:tc:opendocument:xmlns"
 Rows = Sequence[Sequence[str]]
-
-
-def row_xml(number: int, cells: Sequence[str], more: str = "") -> str:
-    """A row of texts and, where they are digits, numbers."""
-    written = "".join(
-        f'<c r="{chr(65 + at)}{number}"><v>{cell}</v></c>'
-        if cell.isdigit()
-        else f'<c r="{chr(65 + at)}{number}" t="inlineStr"><is><t>{cell}</t></is></c>'
-        for at, cell in enumerate(cells)
-        if cell
-    )
-    return f'<row r="{number}" {more}>{written}</row>'
 
 
 def xlsx(
@@ -59,25 +43,12 @@ def as_xlsx(rows: Rows) -> bytes:
 
 
 def as_ods(rows: Rows) -> bytes:
-    written = "".join(
-        "<t:table-row>"
-        + "".join(f"<t:table-cell><x:p>{cell}</x:p></t:table-cell>" for cell in cells or [""])
-        + "</t:table-row>"
-        for cells in rows
-    )
-    return ods(f'<t:table t:name="S">{written}</t:table>')
+    return ods(*("".join(map(open_cell, cells or [""])) for cells in rows))
 
 
-def ods(tables: str) -> bytes:
-    names = (("o", "office"), ("x", "text"), ("t", "table"))
-    spaces = " ".join(f'xmlns:{short}="{URN}:{name}:1.0"' for short, name in names)
-    body = f"<o:body><o:spreadsheet>{tables}</o:spreadsheet></o:body>"
-    return pack(
-        {
-            "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
-            "content.xml": f"<o:document-content {spaces}>{body}</o:document-content>",
-        }
-    )
+def ods(*rows: str, before: str = "") -> bytes:
+    written = "".join(f"<t:table-row>{cells}</t:table-row>" for cells in rows)
+    return open_document("spreadsheet", f'<t:table t:name="S">{before}{written}</t:table>')
 
 
 def as_csv(rows: Rows) -> bytes:
@@ -180,14 +151,10 @@ def table(head: str, *rows: str) -> str:
     ],
     ids="titled keys dated unnamed labels years sizes groups below deep beside spaced".split(),
 )  # fmt: skip
-def test_the_head_of_a_table_is_the_row_that_names_its_columns(
-    tmp_path: Path, kind: str, rows: Rows, text: str, places: Mapping[str, int]
-) -> None:
+def test_the_head_of_a_table_is_the_row_that_names_its_columns(tmp_path, kind, rows, text, places):
     make = {"xlsx": as_xlsx, "ods": as_ods, "csv": as_csv}[kind]
     if kind == "csv":  # else a title has no separator
-        rows = [
-            [*cells, *[""] * (len(rows[-1]) - len(cells))] if any(cells) else [] for cells in rows
-        ]
+        rows = [[*row, *[""] * (len(rows[-1]) - len(row))] if any(row) else [] for row in rows]
     document = write_and_read(tmp_path / f"a.{kind}", make(rows))
     shown = document.text.removeprefix("## S\n\n").rstrip("\n")
     lines = (line.rstrip("| ") for line in shown.split("\n"))
@@ -203,52 +170,33 @@ def test_the_head_of_a_table_is_the_row_that_names_its_columns(
         ([["Boats of the quay"], *YEARS], "Boats of the quay | 2025 | 2026"),
     ],
 )
-def test_the_head_of_a_later_row_has_the_title_of_its_table(
-    tmp_path: Path, rows: Rows, head: str
-) -> None:
+def test_the_head_of_a_later_row_has_the_title_of_its_table(tmp_path, rows, head):
     document = write_and_read(tmp_path / "a.xlsx", as_xlsx(rows))
     at = document.text.rindex("\n| ") + 1
     assert document.table_head(document.span(at, at + 3)) == head
 
 
-MERGED = "".join(
-    row_xml(n, cells)
-    for n, cells in enumerate(
-        [
-            ["Fees of the quay"],
-            ["Place", "Dues (EUR)"],
-            ["", "Low", "High"],
-            ["North", "4", "9"],
-            ["", "5", "8"],
-            ["South", "all"],
-        ],
-        1,
-    )
-)
+MERGED = [["Fees of the quay"], ["Place", "Dues (EUR)"], ["", "Low", "High"]]
+MERGED += [["North", "4", "9"], ["", "5", "8"], ["South", "all"]]
 
 
-def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path: Path) -> None:
-    cells = "".join(
-        f'<mergeCell ref="{each}"/>' for each in ("A1:C1", "A2:A3", "B2:C2", "A4:A5", "B6:C6")
-    )
-    content = xlsx(MERGED, after=f"<mergeCells>{cells}</mergeCells>")
+def test_merged_cells_are_in_each_of_their_rows_and_heads_in_each_column(tmp_path):
+    cells = "".join(f'<mergeCell ref="{at}"/>' for at in "A1:C1 A2:A3 B2:C2 A4:A5 B6:C6".split())
+    rows = "".join(row_xml(n, row) for n, row in enumerate(MERGED, 1))
+    content = xlsx(rows, after=f"<mergeCells>{cells}</mergeCells>")
     assert write_and_read(tmp_path / "a.xlsx", content).text == (
         "## S\n\nFees of the quay\n\n"
         "| Place | Dues (EUR) Low | Dues (EUR) High |\n| --- | --- | --- |\n"
         "| North | 4 | 9 |\n| North | 5 | 8 |\n| South | all |\n"
     )
-    spanned = (
-        '<t:table t:name="S"><t:table-row><t:table-cell><x:p>Place</x:p></t:table-cell>'
-        "<t:table-cell><x:p>Dues</x:p></t:table-cell></t:table-row>"
-        '<t:table-row><t:table-cell t:number-rows-spanned="2"><x:p>North</x:p></t:table-cell>'
-        "<t:table-cell><x:p>4</x:p></t:table-cell></t:table-row><t:table-row>"
-        "<t:covered-table-cell/><t:table-cell><x:p>5</x:p></t:table-cell></t:table-row></t:table>"
-    )
-    assert "| North | 5 |" in write_and_read(tmp_path / "a.ods", ods(spanned)).text
+    north = open_cell("North", 't:number-rows-spanned="2"')
+    below = "<t:covered-table-cell/>" + open_cell("5")
+    spanned = ods(open_cell("Place") + open_cell("Dues"), north + open_cell("4"), below)
+    assert "| North | 5 |" in write_and_read(tmp_path / "a.ods", spanned).text
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path: Path, threads: bool) -> None:
+def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path, threads):
     rows = row_xml(1, ["Boat", "Fee"]) + row_xml(2, ["Wren", "90"]) + '<row r="3"/>'
     note = '<comment ref="{}"><text><r><t>Ada:</t></r><r><t> {}</t></r></text></comment>'
     notes = note.format("B2", "paid in May") + note.format("B3", "to be named")
@@ -274,38 +222,34 @@ def test_notes_links_and_boxes_of_a_sheet_are_read(tmp_path: Path, threads: bool
     assert text.endswith("\n\nThe quay is shut.\n")
 
 
-def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path: Path) -> None:
+def test_dates_notes_and_links_of_an_opendocument_sheet_are_read(tmp_path):
     day = '<t:table-cell o:date-value="2026-05-03"><x:p>3.5.</x:p></t:table-cell>'
     cell = (
         '<t:table-cell><o:annotation><x:p>paid in May</x:p></o:annotation><x:p><x:a h:href="https://'
         'example.org" xmlns:h="http://www.w3.org/1999/xlink">90</x:a></x:p></t:table-cell>'
     )
-    tables = f'<t:table t:name="S"><t:table-row>{day}{cell}</t:table-row></t:table>'
-    text = write_and_read(tmp_path / "a.ods", ods(tables)).text
+    text = write_and_read(tmp_path / "a.ods", ods(day + cell)).text
     assert "| 2026-05-03 | 90 (https://example.org) [note: paid in May] |" in text
 
 
-def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path: Path) -> None:
+def test_hidden_rows_and_columns_are_read_with_a_warning(tmp_path):
     rows = row_xml(1, ["Boat", "Fee", "Crew"]) + row_xml(2, ["Wren", "90", "4"], 'hidden="1"')
     columns = '<cols><col min="2" max="2" hidden="1"/><col min="9" max="16384" hidden="1"/></cols>'
     hidden = "hidden rows and columns are read: column B, row 2 of S"
     document = write_and_read(tmp_path / "a.xlsx", xlsx(rows, before=columns))
     assert "| Wren | 90 | 4 |" in document.text
     assert [each.partition(": ")[2] for each in document.warnings] == [hidden]
-    sheet = (
-        '<t:table t:name="S"><t:table-column/><t:table-column t:visibility="collapse"/>'
-        "<t:table-row><t:table-cell><x:p>Boat</x:p></t:table-cell><t:table-cell><x:p>Fee</x:p>"
-        '</t:table-cell></t:table-row><t:table-row t:visibility="filter"><t:table-cell>'
-        "<x:p>Wren</x:p></t:table-cell></t:table-row></t:table>"
-    )
-    document = write_and_read(tmp_path / "a.ods", ods(sheet))
+    columns = '<t:table-column/><t:table-column t:visibility="collapse"/>'
+    wren = f'</t:table-row><t:table-row t:visibility="filter">{open_cell("Wren")}'
+    sheet = ods(open_cell("Boat") + open_cell("Fee") + wren, before=columns)
+    document = write_and_read(tmp_path / "a.ods", sheet)
     assert [each.partition(": ")[2] for each in document.warnings] == [hidden]
 
 
 CASES = Path(__file__).parents[2] / "cases"
 
 
-def test_an_old_workbook_is_read_as_it_is_shown(tmp_path: Path) -> None:
+def test_an_old_workbook_is_read_as_it_is_shown(tmp_path):
     old = (CASES / "xls-formats" / "fees.xls").read_bytes()
     document = write_and_read(tmp_path / "a.xls", old)
     assert document.text == (
@@ -323,7 +267,7 @@ def test_an_old_workbook_is_read_as_it_is_shown(tmp_path: Path) -> None:
         read_file(tmp_path / "b.xls")
 
 
-def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
+def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path):
     rows = row_xml(1, ["x" * 20_000]) + "".join(row_xml(n, ["", "1"]) for n in range(2, 6_000))
     merged = '<mergeCells><mergeCell ref="A1:A1048576"/></mergeCells>'
     document = write_and_read(tmp_path / "a.xlsx", xlsx(rows, after=merged))
@@ -356,10 +300,7 @@ def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
             '"kind","age"\n"T1","oak",18.2\n"T2","ash",15.4\n',
             table("|  | kind | age |", "| T1 | oak | 18.2 |", "| T2 | ash | 15.4 |"),
         ),
-        (
-            "kind,age\noak,18,\nash,15,\n",
-            table("| kind | age |  |", "| oak | 18 |  |", "| ash | 15 |  |"),
-        ),
+        ("id,age\noak,8,\nash,5,\n", table("| id | age |  |", "| oak | 8 |  |", "| ash | 5 |  |")),
         (
             'Nr, Name, Fee\n1, "Holm, Ada", 90\n2, "Roth, Ida", 7\n',
             table("| Nr | Name | Fee |", "| 1 | Holm, Ada | 90 |", "| 2 | Roth, Ida | 7 |"),
@@ -377,9 +318,7 @@ def test_a_merged_cell_of_a_whole_sheet_takes_no_memory(tmp_path: Path) -> None:
         ("Boat\nWren\n\nGull\n", table("| Boat |", "| Wren |", "|  |", "| Gull |")),
     ],
 )
-def test_separators_comments_and_notes_of_separated_values(
-    tmp_path: Path, content: str, text: str
-) -> None:
+def test_separators_comments_and_notes_of_separated_values(tmp_path, content, text):
     assert write_and_read(tmp_path / "a.csv", content).text == f"{text}\n"
 
 
@@ -394,12 +333,10 @@ NAMES = "Dupont;Jean\nMoreau;Claire\nLefèvre;Luc\nGarnier;Odile\nRousseau;Aimé
         ("Boot;Urteil\nWren;Das Boot ist sehr gut und auch nicht teuer gewesen\n", "de"),
     ],
 )
-def test_names_do_not_tell_the_language_of_a_sheet(
-    tmp_path: Path, content: str, language: str
-) -> None:
+def test_names_do_not_tell_the_language_of_a_sheet(tmp_path, content, language):
     assert write_and_read(tmp_path / "a.csv", content).language == language
 
 
-def test_workbooks_with_sheets_of_one_name_have_the_titles_of_their_files(tmp_path: Path) -> None:
+def test_workbooks_with_sheets_of_one_name_have_the_titles_of_their_files(tmp_path):
     for name in ("north", "south"):
         assert write_and_read(tmp_path / f"{name}.xlsx", as_xlsx(TITLED)).title == name

@@ -1,9 +1,5 @@
 """Subtitles: sentences are whole, and each paragraph begins with its time."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from colligate.documents import Kind
@@ -88,16 +84,11 @@ STYLE
                 f"Step {n}{'.' * (n % 4 == 3)}\n"
                 for n in range(8)
             ),
-            [
-                "[00:00:00] Step 0 Step 1 Step 2 Step 3.",
-                "[00:00:40] Step 4 Step 5 Step 6 Step 7.",
-            ],
+            ["[00:00:00] Step 0 Step 1 Step 2 Step 3.", "[00:00:40] Step 4 Step 5 Step 6 Step 7."],
         ),
     ],
 )
-def test_sentences_of_subtitles_are_whole_and_paragraphs_say_when(
-    tmp_path: Path, name: str, content: str, paragraphs: list[str]
-) -> None:
+def test_sentences_of_subtitles_are_whole_and_paragraphs_timed(tmp_path, name, content, paragraphs):
     document = write_and_read(tmp_path / name, content)
     assert texts_of(document, Kind.PARAGRAPH) == paragraphs
     assert document.title == "a"

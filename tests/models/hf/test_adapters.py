@@ -1,7 +1,5 @@
 """LoRA adapters: the same as peft computes, and the base model untouched by them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

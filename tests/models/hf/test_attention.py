@@ -1,7 +1,5 @@
 """Attention of the last token: the same as transformers gives for the whole matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Generation: a batch gives what each request alone would; text, ends, failures."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable
@@ -17,14 +15,8 @@ from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import ARCHITECTURES, TinyModel, finish
 
 # Of different lengths, within and beyond the sliding windows (16) of those that have one.
-PROMPTS = [
-    [17, 80, 31],
-    [5, 80, 31, 200, 17, 9, 44, 120] * 5,
-    [99, 20, 240, 33, 61, 7, 18, 150, 71, 12, 40],
-    [210, 64, 8, 19] * 6,
-    [33, 34, 35, 36, 37, 38],
-]
-
+PROMPTS = [[17, 80, 31], [5, 80, 31, 200, 17, 9, 44, 120] * 5]
+PROMPTS += [[99, 20, 240, 33, 61, 7, 18, 150, 71, 12, 40], [210, 64, 8, 19] * 6, [*range(33, 39)]]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -60,10 +52,7 @@ def expected(model: TinyModel, ids: list[int], count: int) -> str:
 def test_together_is_as_alone(tiny_folder, architecture):
     # With weights of their own for the logits: random models otherwise repeat what they read.
     tiny = TinyModel(tiny_folder(architecture, tie_word_embeddings=False), mute=True)
-    requests = [
-        GenerationRequest(ids, count)
-        for ids, count in zip(PROMPTS, [30, 12, 25, 3, 18], strict=True)
-    ]
+    requests = [*map(GenerationRequest, PROMPTS, [30, 12, 25, 3, 18])]
     # Two begin together; each of the others joins while those before it are in progress.
     generator, waiting = start(tiny, *requests[:2]), requests[2:]
 
@@ -89,16 +78,9 @@ def test_at_most_so_many_are_computed_together(tiny):
     assert sizes.count(3) > 8
 
 
-# Ends
-
-
 def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
     tiny = TinyModel(tiny_folder("llama"), context=48, mute=True)
-    requests = [
-        GenerationRequest(PROMPTS[1], 30),
-        GenerationRequest(PROMPTS[0], 20),
-        GenerationRequest([7] * 48, 5),
-    ]
+    requests = [*map(GenerationRequest, [PROMPTS[1], PROMPTS[0], [7] * 48], [30, 20, 5])]
     generator = start(tiny, *requests)
     answers = [finish(generator, request) for request in requests]
     assert [each.output_tokens for each in answers] == [8, 20, 0]
@@ -107,12 +89,7 @@ def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
 
 @pytest.mark.parametrize(
     ("configured", "end"),
-    [
-        ("as saved", "<|im_end|>"),
-        ([5, 80], 80),
-        (None, "<|im_end|>"),
-        ("as saved", "<|endoftext|>"),
-    ],
+    [("saved", "<|im_end|>"), ([5, 80], 80), (None, "<|im_end|>"), ("saved", "<|endoftext|>")],
     ids=["configuration", "list", "tokenizer", "turn"],
 )
 def test_an_end_token_ends_the_answer(tiny, configured, end):
@@ -123,14 +100,11 @@ def test_an_end_token_ends_the_answer(tiny, configured, end):
         logits[..., 40 if len(pieces) < 2 else token] = 1e9
 
     with pytest.MonkeyPatch.context() as patch, tiny.changing_logits(change):
-        if configured != "as saved":
+        if configured != "saved":
             patch.setattr(tiny.runtime.model.generation_config, "eos_token_id", configured)
         made = answer(tiny, PROMPTS[0], 9, on_piece=pieces.append)
     assert made.text == "".join(pieces) == tiny.tokenizer.decode([40, 40])
     assert (made.finish_reason, made.output_tokens) == ("stop", 3)
-
-
-# Text
 
 
 def test_control_tokens_are_no_text(tiny):
@@ -138,9 +112,6 @@ def test_control_tokens_are_no_text(tiny):
     with tiny.changing_logits(lambda logits: logits[..., begin].fill_(1e9)):
         made = answer(tiny, PROMPTS[0], 3)
     assert (made.text, made.output_tokens) == ("", 3)
-
-
-# Failures
 
 
 def raise_lookup(_piece: str) -> None:

@@ -1,7 +1,5 @@
 """Model names: folders, files and hub names, and the errors of those without a model."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

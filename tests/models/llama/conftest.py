@@ -1,7 +1,5 @@
 """llama.cpp over tiny models."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Two ways to compute the same logits differ by rounding, so these models compute in full precision.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -49,9 +47,7 @@ async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
 
 @pytest.mark.real
 @pytest.mark.model
-async def test_guesses_and_company_change_no_text(
-    float32_gguf, open_model, batches, full_precision
-):
+async def test_guesses_and_others_change_no_text(float32_gguf, open_model, batches, full_precision):
     """Alone and among nine of which one is cancelled, with shared beginnings and without."""
     texts, counts = [], []
     for draft in (0, 16):
@@ -82,8 +78,6 @@ async def test_guesses_and_company_change_no_text(
     assert counts[1] < 0.7 * counts[0]
 
 
-# Many at once
-
 OTTERS = "Otters eat fish, and bridges cross rivers. "
 
 
@@ -96,18 +90,13 @@ async def test_answers_that_need_more_cells_than_there_are_wait(
     open_model, tiny_gguf, full_precision, architecture
 ):
     file = tiny_gguf(architecture, endless=True)
-    expected = [
-        (await ask(open_model(file), turns(number), max_tokens=100)).text for number in range(8)
-    ]
+    expected = [(await ask(open_model(file), turns(n), max_tokens=100)).text for n in range(8)]
     model = open_model(file)
     prompts = [await model.count_prompt(turns(number)) for number in range(8)]
     assert sum(prompts) + 8 * 100 > 2 * model.context_tokens
     heard: list[list[str]] = [[] for _ in range(8)]
     found = await asyncio.gather(
-        *(
-            ask(model, turns(number), max_tokens=100, on_token=heard[number].append)
-            for number in range(8)
-        )
+        *(ask(model, turns(n), max_tokens=100, on_token=heard[n].append) for n in range(8))
     )
     assert [each.text for each in found] == expected
     assert ["".join(pieces) for pieces in heard] == expected
@@ -133,13 +122,8 @@ async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, ful
     assert (await story).usage.output_tokens == 400
 
 
-# Giving up
-
-
 @pytest.mark.parametrize("kind", ["chat", "likelihoods", "labels", "attention"])
-async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
-    open_model, batches, monkeypatch, kind
-):
+async def test_a_long_prompt_nobody_awaits_is_not_read_on(open_model, batches, monkeypatch, kind):
     model = open_model(context_tokens=8192)
     text = OTTERS * 600
     tokens = await model.count_tokens(text)

@@ -1,7 +1,5 @@
 """What prompts begin with in every run is computed once, and kept on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 

@@ -1,14 +1,11 @@
 """The libraries of llama.cpp: the folder that is named, else the archive for the platform."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +23,7 @@ from colligate.models.llama.libraries import (
     verify_libraries,
 )
 from colligate.models.weights import home
+from support.documents import pack
 from support.hub import CONTENT, HubServer
 
 LLAMA, GGML, BASE = b"llama" + CONTENT[:90_000], b"ggml" + CONTENT[:9_000], b"base"
@@ -66,14 +64,6 @@ def tar(members: dict[str, bytes | str]) -> bytes:
     return packed.getvalue()
 
 
-def zipped(members: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
-
-
 NPM, RELEASE = tar({**NPM_FILES}), tar(RELEASE_FILES)
 
 
@@ -82,9 +72,7 @@ def pin(content: bytes, **where: str) -> Archive:
 
 
 @pytest.fixture
-def machine(
-    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Archive]:
+def machine(server: HubServer, tmp_path, monkeypatch) -> dict[str, Archive]:
     """Linux on x64 with GLIBC 2.36; the builds it may get, which tests may change."""
     builds = {"linux-x64": pin(NPM, path=NPM_PATH.lstrip("/"), glibc="2.34")}
     monkeypatch.setattr(libraries, "BUILDS", builds)
@@ -99,13 +87,18 @@ def machine(
     return builds
 
 
+def offer(server: HubServer, machine: dict[str, Archive], content: bytes) -> None:
+    """Let the machine's build be this archive."""
+    server.files[RELEASE_PATH] = content
+    machine["linux-x64"] = pin(content, path=server.url + RELEASE_PATH)
+
+
 def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
 def test_links_of_a_release_are_kept(server, machine):
-    machine["linux-x64"] = pin(RELEASE, path=server.url + RELEASE_PATH)
-    server.files[RELEASE_PATH] = RELEASE
+    offer(server, machine, RELEASE)
     folder = pull_libraries()
     names = ("libllama.so", "libllama.so.0", "libllama.so.0.5.0")
     assert len({(folder / name).resolve() for name in names}) == 1, "one library, loaded once"
@@ -130,9 +123,7 @@ def test_npm_s_package_is_kept(server, machine):
 
 def test_a_zip_archive_is_unpacked_alike(server, machine):
     files = {"llama.dll": LLAMA, "ggml.dll": GGML, "bin/ggml-base.dll": BASE, "llama.exe": b"no"}
-    content = zipped(files)
-    server.files[RELEASE_PATH] = content
-    machine["linux-x64"] = pin(content, path=server.url + RELEASE_PATH)
+    offer(server, machine, pack(files))
     folder = pull_libraries()
     assert left_in(folder) == {"llama.dll", "ggml.dll", "ggml-base.dll", "manifest.json"}
 
@@ -147,9 +138,7 @@ def test_a_zip_archive_is_unpacked_alike(server, machine):
     ],
 )
 def test_no_name_leads_out_of_the_folder(server, machine, name, content):
-    packed = tar({**NPM_FILES, name: content})
-    server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = pin(packed, path=server.url + RELEASE_PATH)
+    offer(server, machine, tar({**NPM_FILES, name: content}))
     folder = pull_libraries()
     evil = set(home().parent.rglob("*evil*"))
     assert evil <= {folder / "libggml-evil.so"}
@@ -168,9 +157,7 @@ def test_no_name_leads_out_of_the_folder(server, machine, name, content):
     ],
 )
 def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
-    packed = tar({**NPM_FILES, **members})
-    server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = pin(packed, path=server.url + RELEASE_PATH)
+    offer(server, machine, tar({**NPM_FILES, **members}))
     with pytest.raises(WeightsUnavailable, match="its archive cannot be read"):
         pull_libraries()
     assert find_libraries() is None
@@ -186,15 +173,12 @@ def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
     ],
 )
 def test_an_archive_of_no_use_is_one_error(server, machine, content, why):
-    machine["linux-x64"] = pin(content, path=server.url + RELEASE_PATH)
-    server.files[RELEASE_PATH] = content
+    offer(server, machine, content)
     with pytest.raises(WeightsUnavailable, match=f"its archive {why}.*COLLIGATE_LLAMA"):
         pull_libraries()
     assert find_libraries() is None
     assert not list((home() / "llama").glob("*.partial"))
 
-
-# Killed processes, damaged files
 
 CHILD = """
 import json, os, sys
@@ -246,9 +230,8 @@ def test_an_own_folder_is_used_as_it_is(server, machine, tmp_path, monkeypatch, 
         (own / name.replace("llama", part)).write_bytes(b"own")
     (own / name.replace("llama", "llama-common")).write_bytes(b"own")
     monkeypatch.setenv("COLLIGATE_LLAMA", str(own))
-    monkeypatch.setattr(
-        "platform.libc_ver", lambda: ("", "")
-    )  # an own build runs with any C library
+    # An own build runs with any C library.
+    monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
     assert find_libraries() == pull_libraries() == own
     assert find_library_file(own, "llama") == own / name
     assert library_entry().present
@@ -277,9 +260,6 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
         find_libraries()
 
 
-# Machines that no build fits
-
-
 @pytest.mark.parametrize(
     ("system", "processor", "libc", "why"),
     [
@@ -290,9 +270,7 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
         ("Darwin", "arm64", ("", ""), "there is none for mac-arm64"),
     ],
 )
-def test_where_nothing_fits_the_hint_names_the_ways_out(
-    machine, monkeypatch, system, processor, libc, why
-):
+def test_where_none_fits_the_hint_has_ways_out(machine, monkeypatch, system, processor, libc, why):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
     monkeypatch.setattr("platform.libc_ver", lambda: libc)
@@ -301,9 +279,6 @@ def test_where_nothing_fits_the_hint_names_the_ways_out(
     for way in ("COLLIGATE_LLAMA", "hf:", "openai:"):
         assert way in str(caught.value)
     assert why.replace("\\", "") in library_entry().purpose
-
-
-# The real ones
 
 
 @pytest.mark.model

@@ -1,7 +1,5 @@
 """llama.cpp in process: giving up, forking, damaged files and libraries."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -40,14 +38,9 @@ print(ask().usage.output_tokens, "again")
 
 
 def run(program: str, file: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | settings,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-c", program, str(file)]
+    environment = os.environ | settings
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
 
 def test_a_program_that_forgets_to_close_ends_quietly(tiny_gguf):

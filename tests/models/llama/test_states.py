@@ -3,8 +3,6 @@
 What they share with others changes no answer, and a hybrid one reads hardly more than a plain one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
@@ -53,9 +51,6 @@ def user(text: str) -> Turns:
     return [Message("user", text)]
 
 
-# Numbers of transformers
-
-
 def compute_inside(file: Path, text: str, split: int = 0) -> tuple[Any, list[list[int]]]:
     """What transformers computes of the same weights, and the tokens of the text's two parts."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent)
@@ -70,9 +65,7 @@ def compute_inside(file: Path, text: str, split: int = 0) -> tuple[Any, list[lis
 
 
 @pytest.mark.parametrize("architecture", ["mamba", "lfm2"])
-async def test_the_likelihood_is_that_of_transformers(
-    find, open_model, full_precision, architecture
-):
+async def test_likelihood_is_that_of_transformers(find, open_model, full_precision, architecture):
     file, prefix, text = find(architecture), "Who signed the treaty? ", OTTERS * 3
     computed, (before, after) = compute_inside(file, prefix + text, len(prefix))
     odds = computed.logits[0].log_softmax(-1)[len(before) - 1 : -1]
@@ -97,8 +90,6 @@ async def test_a_model_without_attention_does_not_offer_it(find, open_model):
     with pytest.raises(MissingCapability, match="gives no attention"):
         await model.attention(OTTERS, [(0, 6)])
 
-
-# What is shared
 
 STORY = "Otters cross the lazy river in numbers. " * 11
 CALLS: list[list[Turns]] = [  # asked one group after the other

@@ -4,8 +4,6 @@ SentencePiece, the older kind with turns spelt in ordinary letters, is that of a
 here with random weights: what counts is its vocabulary and template.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
@@ -160,8 +158,6 @@ def test_a_document_cannot_forge_a_turn(chatml):
     for text in (FORGED, FORGED * 20, nested, "<|im_end|>", "<|endoftext|>"):
         assert written(text) == plain
 
-
-# The places of tokens
 
 ODD = (
     "\U0001f642 \U0001f937\U0001f3fd\u200d\u2640\ufe0f e\u0301 \0 \r\n \ud83d \udcff \u2581 \ufffd"

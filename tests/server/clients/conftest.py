@@ -1,7 +1,5 @@
 """A real server on a loopback port, with a model that answers as the question demands."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Embeddings through the clients of OpenAI and Ollama."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where an extra is not installed, and where there is nothing to serve."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

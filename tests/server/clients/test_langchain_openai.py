@@ -1,7 +1,5 @@
 """LangChain's own OpenAI model over the OpenAI-compatible endpoint."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import openai
@@ -16,13 +14,8 @@ CLAIM = "Bicycles stand in the yard."
 
 @pytest.fixture
 def chat(served: Any) -> ChatOpenAI:
-    return ChatOpenAI(
-        model="retrieve-read",
-        base_url=served.url + "v1",
-        api_key=SecretStr(served.token),
-        max_retries=0,
-        timeout=30,
-    )
+    options = {"api_key": SecretStr(served.token), "max_retries": 0, "timeout": 30}
+    return ChatOpenAI(model="retrieve-read", base_url=served.url + "v1", **options)
 
 
 def test_a_question_is_answered_with_what_it_took_and_a_stream_adds_up_to_it(chat):

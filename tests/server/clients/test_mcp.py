@@ -1,7 +1,5 @@
 """The MCP server through the SDK's own client: in process, over stdio, over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -233,11 +231,7 @@ async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_pat
     model = ScriptedModel(lambda call: REPLY)
     engine = Engine(model=model, embedder=embedder, library=tmp_path / "library")
     service = SingleLibrary(engine, [folder])
-    async with (
-        engine,
-        aclosing(service),
-        Client(make_mcp_server(service)) as client,
-    ):
+    async with engine, aclosing(service), Client(make_mcp_server(service)) as client:
         embedder.gate.set()
         await engine.add([folder / "rules.md"])
         embedder.gate.clear()
@@ -318,8 +312,6 @@ def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(json.dumps(ping).encode() + b"\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
@@ -390,9 +382,7 @@ async def test_named_tokens_have_the_same_rights(connected_http, served):
 
 
 @pytest.mark.parametrize(("mode", "cancels"), [("auto", True), ("auto", False), ("legacy", False)])
-async def test_a_client_that_gives_up_or_goes_away_frees_its_run(
-    connected_http, model, mode, cancels
-):
+async def test_a_client_that_gives_up_or_leaves_frees_its_run(connected_http, model, mode, cancels):
     async with connected_http(mode) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"question": "Does it stall?"}))
         assert await asyncio.to_thread(model.stalled.wait, 20)

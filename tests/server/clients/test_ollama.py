@@ -1,7 +1,5 @@
 """Ollama's API through Ollama's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The OpenAI-compatible endpoint through OpenAI's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator
@@ -27,10 +25,8 @@ def client(served: Any) -> Iterator[OpenAI]:
         yield opened
 
 
-def ask(client: OpenAI, messages: Any = ASKED, **more: Any) -> Any:
-    return client.chat.completions.create(
-        **{"model": "colligate/retrieve-read", "messages": messages, **more}
-    )
+def ask(client: Any, messages: Any = ASKED, model: str = "colligate/retrieve-read", **more: Any):
+    return client.chat.completions.create(model=model, messages=messages, **more)
 
 
 def test_strategies_are_models(client):
@@ -137,9 +133,8 @@ def test_the_last_message_of_the_user_is_the_question(client):
         user="somebody",
         extra_body={"where": ["title~rules"], "files": [], "features": {"voice": False}},
     )
-    assert {each["document"].partition("-")[0] for each in completion.colligate["evidence"]} == {
-        "rules"
-    }
+    evidence = completion.colligate["evidence"]
+    assert {each["document"].partition("-")[0] for each in evidence} == {"rules"}
     assert completion.colligate["question"] == QUESTION
     turns, tools, parameters = completion.colligate["warnings"][-3:]
     assert turns == "only questions and answers are read, no other messages"
@@ -239,13 +234,8 @@ async def test_a_client_that_leaves_frees_its_run(served, model):
 def test_no_line_of_a_stream_is_too_long():
     """Open WebUI, for one, reads lines of at most 128 KiB."""
     evidence = {"document": "d" * 60, "start": 0, "end": 9, "score": 0.5, "reason": "r" * 60}
-    answer = {
-        "answer": "Yes.",
-        "citations": [],
-        "evidence": [evidence] * 1000,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-        "warnings": [],
-    }
+    answer = {"answer": "Yes.", "citations": [], "evidence": [evidence] * 1000, "warnings": []}
+    answer["usage"] = {"input_tokens": 1, "output_tokens": 1}
     completion = ChatCompletion("m", "default", "http://x/", [])
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < 1 << 17

@@ -1,7 +1,5 @@
 """`auto` reads once where that is enough, and asks the strategy of the kind where it is not."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -24,18 +22,9 @@ TEXTS = {
     "clay": f"# Red Clay\n\nRed Clay is a film of 1980 by Otto Lind.\n\n{LONG}",
 }
 DIRECTOR = "Who directed Silver Harbour?"
-CITED = json.dumps(
-    {
-        "statements": [
-            {
-                "quotes": [{"passage": 0, "quote": "a film of 1971 by Ada Mercer"}],
-                "sentence": "Ada Mercer directed it.",
-            }
-        ],
-        "short_answer": "Ada Mercer",
-        "found": True,
-    }
-)
+QUOTES = [{"passage": 0, "quote": "a film of 1971 by Ada Mercer"}]
+STATED = {"quotes": QUOTES, "sentence": "Ada Mercer directed it."}
+CITED = json.dumps({"statements": [STATED], "short_answer": "Ada Mercer", "found": True})
 
 
 def asks_kind(call) -> bool:
@@ -197,9 +186,7 @@ async def test_low_effort_asks_no_model_where_the_answer_is_surely_found(make_ru
 
 async def test_high_effort_takes_every_step_and_low_effort_reads_once(ask_auto):
     _, run, _ = await ask_auto("Who was the cook of the film?", "fact", effort="high")
-    assert list_steps(run) == [
-        "read inside", "read on", "dualrag", "rdr2", "longrefiner", "duquad"
-    ]  # fmt: skip
+    assert list_steps(run) == ["read inside", "read on", "dualrag", "rdr2", "longrefiner", "duquad"]
     _, run, model = await ask_auto("Who was the cook of the film?", "fact", effort="low")
     assert (list_steps(run), len(model.calls)) == ([], 1)
     assert not events(run, Classified)

@@ -136,12 +136,7 @@ async def test_the_dates_of_two_chains_are_compared_by_value(ask):
     assert (answer.found, answer.short) == (True, "Red Clay")
     assert answer.text.endswith("Red Clay. [2][4]")
     assert answer.ground == "computed"
-    assert [each.span.document_id for each in answer.citations] == [
-        "harbour",
-        "mercer",
-        "clay",
-        "lind",
-    ]
+    assert [it.span.document_id for it in answer.citations] == ["harbour", "mercer", "clay", "lind"]
     assert not any(LATER in call.prompt for call in model.calls[1:])  # it is not read again
 
 

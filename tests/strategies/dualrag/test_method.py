@@ -78,11 +78,8 @@ def kinds(model) -> list[str]:
 
 ROUND = ["Reasoning", "Entities", "Summary"]
 WRITTEN = ["Reasoning", "Entities", "text"]
-QUERIES = [
-    "Who was the director of Silver Harbour?",
-    "Where was Ada Mercer born?",
-    "In which country is Lund?",
-]
+QUERIES = ["Who was the director of Silver Harbour?", "Where was Ada Mercer born?"]
+QUERIES += ["In which country is Lund?"]
 ENOUGH = World(Reasoning={"thought": "It is Sweden.", "need_retrieve": False})  # f_1 = 0
 
 
@@ -95,9 +92,7 @@ ENOUGH = World(Reasoning={"thought": "It is Sweden.", "need_retrieve": False})  
         ({}, ENOUGH, ["Reasoning", "QuotedReply"], Stopped(0, Stop.ENOUGH)),
     ],
 )
-async def test_the_default_is_the_papers_loop_with_verified_statements(
-    ask, own, world, calls, stop
-):
+async def test_the_default_is_the_papers_loop_and_verifies_statements(ask, own, world, calls, stop):
     answer, run, model = await ask(world, **own)
     assert kinds(model) == calls
     assert stopped(run) == stop
@@ -115,9 +110,7 @@ async def test_the_default_is_the_papers_loop_with_verified_statements(
         ({}, ENOUGH, ["Reasoning", "text"], 0),
     ],
 )
-async def test_paper_answers_from_outline_and_thoughts_alone(
-    sources, make_run, own, world, calls, rounds
-):
+async def test_paper_reads_outline_and_thoughts_alone(sources, make_run, own, world, calls, rounds):
     async with sources:
         run, model = make_run(sources, world)
         run.reader = PlainReader()
@@ -160,10 +153,8 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert "It has a cathedral." in prompt
     assert "“Silver Harbour”" in answer.evidence[0].reason
     first = events(run, Outlined)[0].to_json()["entities"][0]  # as the page reads it
-    assert (first["name"], first["fragments"][0].keys()) == (
-        "Silver Harbour",
-        {"text", "spans", "located"},
-    )
+    assert first["name"] == "Silver Harbour"
+    assert first["fragments"][0].keys() == {"text", "spans", "located"}
 
 
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
@@ -196,13 +187,11 @@ async def test_each_step_is_asked_under_its_own_adapter(sources):
     ]
 
 
-TWO = {
-    "entities": [
-        {"entity": "Ada Mercer", "keywords": ["Ada Mercer born"]},
-        {"entity": "Lund", "keywords": ["Lund town"]},
-        {"entity": "Ada Mercer", "keywords": ["Mercer boats"]},
-    ]
-}
+def entities(*pairs):
+    return {"entities": [{"entity": name, "keywords": [words]} for name, words in pairs]}
+
+
+TWO = entities(("Ada Mercer", "Ada Mercer born"), ("Lund", "Lund town"), ("Ada Mercer", "boats"))
 
 
 async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
@@ -257,28 +246,22 @@ async def test_without_a_reasoner_single_sentences_go_on_until_the_marker(ask):
     answer, run, model = await ask(no_reasoner=True)
     assert answer.found
     assert "Reasoning" not in kinds(model)
-    assert [e.thought for e in events(run, Reasoned)] == [
-        "Who was the director of Silver Harbour?",
-        "Where was Ada Mercer born?",
-        "In which country is Lund?",
-        "So the answer is Sweden.",
-    ]
+    thoughts = [event.thought for event in events(run, Reasoned)]
+    assert thoughts == [*QUERIES, "So the answer is Sweden."]
     assert stopped(run).reason is Stop.ENOUGH
 
 
 async def test_without_entities_the_thought_is_the_query_and_titles_are_the_entities(learn):
     knowledge, run, model = await learn(no_entities=True)
     assert "Entities" not in kinds(model)
-    assert events(run, Identified)[0].queries == (
-        ("Missing: Who was the director of Silver Harbour?",),
-    )
+    assert events(run, Identified)[0].queries == ((f"Missing: {QUERIES[0]}",),)
     assert {"Silver Harbour", "Ada Mercer", "Lund"} <= set(knowledge.entities)
 
 
 async def test_with_ei2_the_model_writes_the_one_query(learn):
     knowledge, run, model = await learn(ei2=True)
     assert "Entities" not in kinds(model)
-    assert events(run, Identified)[0].queries == (("Who was the director of Silver Harbour?",),)
+    assert events(run, Identified)[0].queries == ((QUERIES[0],),)
     prompts = [call.prompt for call in model.calls if kind(call) == "Query"]
     assert not any("<outline>" in prompt for prompt in prompts)
     assert {*knowledge.entities} == {knowledge.question}
@@ -324,13 +307,8 @@ async def test_an_outline_too_long_for_the_window_keeps_its_newest_parts(sources
 
 
 async def test_queries_that_find_nothing_new_are_counted(learn):
-    twice = {
-        "entities": [
-            {"entity": "Ada Mercer", "keywords": ["Ada Mercer born"]},
-            {"entity": "Mercer", "keywords": ["Mercer Ada born"]},
-            {"entity": "Lund", "keywords": ["Lund cathedral"]},
-        ]
-    }
+    named = ("Ada Mercer", "Ada Mercer born"), ("Mercer", "Mercer Ada born")
+    twice = entities(*named, ("Lund", "Lund cathedral"))
     for own, queries in (({}, 3), ({"no_entities": True}, 1)):
         _, run, _ = await learn(World(Entities=twice), rounds=1, **own)
         counts = read_events(event for _, event in run.trace.events)["counts"]

@@ -74,14 +74,8 @@ def prompt(entity="Mill", queries=("owner", "age"), thoughts=("T.",)):
 
 def test_the_prompt_has_passages_question_thoughts_entity_and_queries_in_order():
     content = prompt()
-    parts = (
-        "The mill.",
-        "Question: Who owns it?",
-        "1. T.",
-        "Entity: <entity>Mill</entity>",
-        "owner; age",
-    )
-    places = [content.index(part) for part in parts]
+    parts = ["The mill.", "Question: Who owns it?", "1. T.", "Entity: <entity>Mill</entity>"]
+    places = [content.index(part) for part in [*parts, "owner; age"]]
     assert places == sorted(places)
 
 

@@ -1,7 +1,5 @@
 """DuQUAD's Algorithm 1 with scripted models, its ablations, and what happens if a step fails."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -11,7 +9,6 @@ import pytest
 
 from colligate.core.events import Pruned
 from colligate.core.parameters import set_parameters
-from colligate.documents import Document
 from colligate.errors import ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.readers.plain import PlainReader
@@ -20,7 +17,7 @@ from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.method import Gated, Viewed
 from colligate.strategies.duquad.prompts import AGENT_INSTRUCTION, SCORE_INSTRUCTION
 from colligate.strategies.duquad.signals import Weighted
-from support.documents import make
+from support.documents import make_all
 from support.prompts import passages_in
 from support.runs import events
 
@@ -34,11 +31,8 @@ TEXTS = {
 }
 
 
-def document(name: str, text: str, title: str = "") -> Document:
-    return make(text, title or name, name)
-
-
-DOCUMENTS = [document(name, text) for name, text in TEXTS.items()]
+DOCUMENTS = make_all(TEXTS)
+WHOLE = {n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)}  # what the agents name
 TWO = DuQUAD(local_documents=2)
 
 
@@ -51,11 +45,8 @@ def named(*documents: int, said: str = "I think so.") -> str:
     return f"{said}\n{json.dumps({'important_docs': documents})}"
 
 
-def scores(**by_number: tuple[float, str]) -> str:
-    rows = [
-        {"doc_id": int(number[1:]), "p": p, "answer": answer}
-        for number, (p, answer) in by_number.items()
-    ]
+def scores(**given: tuple[float, str]) -> str:
+    rows = [{"doc_id": int(n[1:]), "p": p, "answer": answer} for n, (p, answer) in given.items()]
     return json.dumps({"scores": rows})
 
 
@@ -138,15 +129,13 @@ SIGNALS = {
 }
 
 
-async def asked(
-    make_run, strategy=TWO, documents=DOCUMENTS, question=QUESTION, reader=None, **options
-):
+async def asked(make_run, strategy=TWO, documents=DOCUMENTS, reader=None, **options):
     options = {"likelihood": BEST_FIRST, "embedder": Leaning()} | options
     replies = options.pop("replies", Saying())
     async with InMemorySources(documents) as sources:
         run, model = make_run(sources, replies, **options)
         run.reader = reader or QuotingReader()
-        answer = await strategy.answer(question, run)
+        answer = await strategy.answer(QUESTION, run)
     return answer, run, model
 
 
@@ -155,15 +144,12 @@ def view(run, agent):
     return found
 
 
-# Algorithm 1
-
-
 @pytest.mark.parametrize("settings", [[], ["preset=paper"]])
 @pytest.mark.parametrize("reader", [QuotingReader(), PlainReader()])
 @pytest.mark.parametrize("count", [4, 9])
 async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, reader, count):
     done = []
-    extra = [document(f"field{n}", f"A field of {n} acres.") for n in range(count - 4)]
+    extra = make_all({f"field{n}": f"A field of {n} acres." for n in range(count - 4)})
 
     def likelihood(prefix, continuation):
         done.append("likelihood")
@@ -184,16 +170,10 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
         done.append(replies.kinds[-1])
         return reply
 
-    answer, run, model = await asked(
-        make_run,
-        set_parameters(DuQUAD, settings),
-        [*DOCUMENTS, *extra],
-        reader=reader,
-        replies=says,
-        likelihood=likelihood,
-        attention=attention,
-        embedder=SIGNALS["embedder"],
-    )
+    options = {"reader": reader, "replies": says, "likelihood": likelihood, "attention": attention}
+    options["embedder"] = SIGNALS["embedder"]
+    strategy = set_parameters(DuQUAD, settings)
+    answer, run, model = await asked(make_run, strategy, [*DOCUMENTS, *extra], **options)
     assert done == [
         *["likelihood"] * count,  # 1. Phi_ppl of each document, then a_i of all
         "attention",
@@ -227,11 +207,8 @@ async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_repl
         "document 2, named by the global and the local agent, DocScore 0.90"
     )
     (gated,) = events(run, Gated)
-    assert [(s.number, s.p, s.kept) for s in gated.scores] == [
-        (2, 0.9, True),
-        (1, 0.1, False),
-        (4, 0.5, True),
-    ]
+    kept = [(score.number, score.p, score.kept) for score in gated.scores]
+    assert kept == [(2, 0.9, True), (1, 0.1, False), (4, 0.5, True)]
     assert [len(s.sentences) for s in gated.scores] == [1, 0, 1]
 
 
@@ -272,9 +249,7 @@ async def test_without_any_score_all_documents_are_kept_and_whole(make_run, scor
     assert answer.found
     assert events(run, Gated) == []
     assert "DocScore" not in model.calls[-1].prompt
-    assert passages_in(model.calls[-1].prompt) == {
-        n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)
-    }
+    assert passages_in(model.calls[-1].prompt) == WHOLE
     assert any("the documents are not scored" in warning for warning in run.warnings)
 
 
@@ -313,9 +288,6 @@ async def test_what_an_agent_quoted_is_the_answer_if_the_judges_reply_is_of_no_u
     assert any("earlier steps found and checked" in warning for warning in run.warnings)
 
 
-# What fails is left out
-
-
 DOWN = ServerFailed("the server fails", "503", "try later")
 
 
@@ -339,9 +311,6 @@ async def test_a_model_without_numbers_answers_all_the_same(make_run):
     assert "the documents keep their order: no model gives a signal to rank them by" in run.warnings
 
 
-# Ablations
-
-
 @pytest.mark.parametrize(
     ("field", "kinds"),
     [
@@ -360,14 +329,13 @@ async def test_each_part_can_be_left_out(make_run, field, kinds):
 async def test_without_pruning_the_judge_sees_what_was_named_whole_and_no_scores(make_run):
     answer, _, model = await asked(make_run, replace(TWO, no_pruning=True))
     prompt = model.calls[-1].prompt
-    assert passages_in(prompt) == {n: DOCUMENTS[n - 1].text.strip() for n in (2, 1, 4)}
+    assert passages_in(prompt) == WHOLE
     assert "DocScore" not in prompt
     assert [e.span.document_id for e in answer.evidence] == ["mill", "lake", "house"]
 
 
 @pytest.mark.parametrize(
-    ("weight", "signal"),
-    [("alpha", "similarity"), ("beta", "likelihood"), ("gamma", "attention")],
+    ("weight", "signal"), [("alpha", "similarity"), ("beta", "likelihood"), ("gamma", "attention")]
 )
 async def test_a_signal_without_weight_is_left_out(make_run, weight, signal):
     _, run, _ = await asked(make_run, replace(TWO, **{weight: 0}), **SIGNALS)
@@ -385,13 +353,8 @@ async def test_other_orders_of_the_local_view(make_run, rank_by, first):
     assert run.meter.report().scoring_passes == 0
 
 
-# Windows, documents, fields
-
-
-LONG = [
-    document(f"doc{n}", f"Word {n} of it. " + "The mill is old and grey. " * 20)
-    for n in range(1, 9)
-]
+GREY = "The mill is old and grey. " * 20
+LONG = make_all({f"doc{n}": f"Word {n} of it. {GREY}" for n in range(1, 9)})
 
 
 async def test_the_lowest_scored_do_not_fit_the_global_prompt(make_run):

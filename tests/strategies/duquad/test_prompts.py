@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.strategies.duquad.prompts import (
     DocScore,
     distinct_words,
@@ -17,6 +15,7 @@ from colligate.strategies.duquad.prompts import (
     parse_doc_scores,
     read_document_number,
 )
+from support.documents import make
 
 # The agents
 
@@ -99,13 +98,9 @@ def test_any_reply_can_be_looked_through_for_quotes(reply):
     assert all(quote in reply for _, quote in find_quotes(reply))
 
 
-# DocScores
-
-
 def scores(*rows):
-    return json.dumps(
-        {"scores": [dict(zip(("doc_id", "answer", "p"), r, strict=True)) for r in rows]}
-    )
+    names = ("doc_id", "answer", "p")
+    return json.dumps({"scores": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
 def test_every_document_has_its_score_and_answer():
@@ -139,9 +134,7 @@ def test_broken_and_wrapped_replies_are_mended(reply):
     assert parse_doc_scores(reply, [3, 7]) == {3: DocScore(0.5, "x")}
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "no idea", "[", "{", '{"scores": 3}', "[[[[" * 3000, "{" * 5000]
-)
+@pytest.mark.parametrize("reply", ["", "no", "[", "{", '{"scores": 3}', "[[[[" * 3000, "{" * 5000])
 def test_what_is_no_score_gives_none(reply):
     assert parse_doc_scores(reply, [3]) == {}
 
@@ -162,20 +155,14 @@ def test_no_reply_scores_what_was_not_asked(reply):
         assert 0 <= score.p <= 1
 
 
-# Evidence sentences
-
 TEXT = (
     "The mill is old. It stands by the lake. The rent of the mill is 900 euros. "
     "Nobody pays it. The euros go to the lake."
 )
 
 
-def document(text: str = TEXT) -> Document:
-    return Document("mill", "Mill", text, markdown_tree(text, "mill"), language="en")
-
-
 def shown(answer: str, most: int = 2, text: str = TEXT) -> list[str]:
-    made = document(text)
+    made = make(text)
     spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert spans == sorted(spans)
     return [made.slice(span) for span in spans]
@@ -195,7 +182,7 @@ def test_without_a_shared_word_the_first_sentences(answer):
 
 
 def test_only_sentences_within_the_passage():
-    made = document()
+    made = make(TEXT)
     within = made.span(0, TEXT.index("The rent"))
     spans = find_evidence_sentences(made, within, "900 euros")
     assert [made.slice(span) for span in spans] == ["The mill is old.", "It stands by the lake."]
@@ -211,7 +198,7 @@ def test_words_are_compared_as_squad_does_and_numbers_keep_sign_and_decimals():
 
 @given(st.text(max_size=200), st.text(max_size=40), st.integers(1, 4))
 def test_any_text_gives_spans_of_it(text, answer, most):
-    made = document(text)
+    made = make(text)
     spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert len(spans) <= most
     assert all(made.slice(span).strip() for span in spans)

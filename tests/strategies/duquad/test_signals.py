@@ -1,7 +1,5 @@
 """The signals of DuQUAD: their equations, and how they are asked of a run's models."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -54,8 +52,6 @@ def test_the_structural_fusion_score_by_hand():
     first = 0.5 * share(0.8) + 1.0 * share(1.0) + 0.5 * share(1.0)
     assert scores == pytest.approx([first, 2.0 - first])
 
-
-# Of a run
 
 QUESTION = "How long is the notice?"
 
@@ -117,9 +113,7 @@ async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
 LONG = "The mill is old and grey. " * 60
 
 
-async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_the_others(
-    scored, passages
-):
+async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_others(scored, passages):
     read = []
 
     def likely(prefix, continuation):

@@ -62,14 +62,11 @@ def odds(global_: float):
 
 
 async def refine(make_run, refiner, replies=None, documents=(MILL,), store=None, **options):
-    named = {key: options.pop(key) for key in ("ids",) if key in options}
-    if "ids" in named:
-        named["documents"] = named.pop("ids")
     options.setdefault("labels", odds(0.0))
     async with InMemorySources(documents) as sources:
         run, model = make_run(sources, replies or choose(), **options)
         run.store = store or run.store
-        return await refiner.refine(QUESTION, run, **named), run, model
+        return await refiner.refine(QUESTION, run), run, model
 
 
 @pytest.mark.parametrize("budget", [0, 1, 7, 30, 60, 200, 400, 10_000])
@@ -93,9 +90,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
         kept[scope] = {node.title for node in weighed.nodes if node.kept and node.title}
     assert "Machines" in kept[1.0]
     assert "Machines" not in kept[0.0]
-
-
-# Query analysis
 
 
 @pytest.mark.parametrize(
@@ -150,8 +144,6 @@ async def test_structuring_is_metered_apart_from_what_a_question_costs(make_run)
     _, run, _ = await refine(make_run, sparse(), choose("Machines"))
     assert run.meter.report().offline["calls"] == 0
 
-
-# Structure from the model
 
 CHAPTERS = [
     [f"Chapter {c}, part {p}: the {w} mill of the town was built in the year {1700 + 10 * c + p} "
@@ -224,9 +216,6 @@ async def test_a_long_text_is_structured_in_parts_and_resumes_where_it_was(make_
     assert events(again, Structured)[0].coverage > 0.99
 
 
-# The strategy
-
-
 async def test_the_algorithm_of_the_paper_step_by_step(make_run, reply):
     """R_q, structure, both scores, nodes until the budget, the text's order, one reading."""
 
@@ -249,10 +238,8 @@ async def test_the_algorithm_of_the_paper_step_by_step(make_run, reply):
         run, model = make_run(sources, say, labels=odds(0.5), reranker=Scores())
         strategy = LongRefiner(budget=180, documents=1, mode="sparse")
         answer = await strategy.answer(QUESTION, run)
-    assert [task_of(call.messages) for call in model.calls] == [
-        "longrefiner.selection_instruction",
-        "reader",
-    ]
+    tasks = [task_of(call.messages) for call in model.calls]
+    assert tasks == ["longrefiner.selection_instruction", "reader"]
     (weighed,) = events(run, Weighed)
     assert (weighed.document, weighed.scope, weighed.selected) == ("mill", 0.5, ("History",))
     (history,) = (node for node in weighed.nodes if node.title == "History")
@@ -289,10 +276,11 @@ async def test_the_papers_settings_structure_every_document_by_the_model(make_ru
     assert max(words) > 1500  # no paragraph is cut
 
 
+SMALL = {"budget": 40, "least_words": 5, "no_global": True}
+
+
 @pytest.mark.parametrize("scored_by", ["bm25", "embedder", "search", "reranker", "auto"])
-async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
-    make_run, minilm, scored_by
-):
+async def test_who_scores_paragraphs_does_not_change_the_documents(make_run, minilm, scored_by):
     class Backwards:
         name, language = "backwards", "de"  # "auto" leaves it out: the documents are English
 
@@ -303,15 +291,7 @@ async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
     mill = replace(MILL, language="en")
     async with InMemorySources([*others, mill], minilm) as sources:
         run, _ = make_run(sources, choose(), embedder=minilm, reranker=Backwards())
-        strategy = LongRefiner(
-            documents=1,
-            budget=40,
-            least_words=5,
-            mode="sparse",
-            scored_by=scored_by,
-            no_global=True,
-        )
-        refined = await strategy.refine(QUESTION, run)
+        refined = await sparse(documents=1, scored_by=scored_by, **SMALL).refine(QUESTION, run)
     assert [each.document for each in events(run, Weighed)] == ["mill"]
     assert ("two coins" in refined.text) == (scored_by == "reranker")
     assert ("Harper" in refined.text) == (scored_by != "reranker")
@@ -325,8 +305,7 @@ async def test_a_reranker_may_count_beside_the_search(make_run, weight, kept):
         async def score(self, query, texts):
             return [float("two coins" in text) for text in texts]
 
-    fields = {"budget": 40, "least_words": 5, "no_global": True}
-    refined, _, _ = await refine(make_run, sparse(**fields), reranker=Beside())
+    refined, _, _ = await refine(make_run, sparse(**SMALL), reranker=Beside())
     assert kept in refined.text
 
 

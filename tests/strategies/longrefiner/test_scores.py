@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from math import sqrt
 from typing import Any
 
@@ -25,11 +23,11 @@ from support.documents import make
 @pytest.mark.parametrize(
     ("local", "global_", "scope"), [(0.9, 0.1, 0.1), (0.2, 0.2, 0.5), (0.0, 0.3, 1.0), (0, 0, 0.5)]
 )
-def test_the_scope_is_the_share_of_global(local: float, global_: float, scope: float) -> None:
+def test_the_scope_is_the_share_of_global(local, global_, scope):
     assert scope_from_odds({"Local": local, "Global": global_}) == pytest.approx(scope)
 
 
-def test_the_question_comes_last_and_the_reply_begins_with_its_bracket() -> None:
+def test_the_question_comes_last_and_the_reply_begins_with_its_bracket():
     *shots, last = scope_messages(" Who signed? ")
     assert last.content == "Who signed?"
     assert {m.content for m in shots if m.role == "assistant"} == {"[Local]", "[Global]"}
@@ -78,9 +76,7 @@ async def scored(make_run: Any, *found: tuple[str, float]) -> dict[str, float]:
         ("aaaa bbbb\n\n# A\n\ncccc", 4 / 19),  # 4 of the paragraph's 19 characters
     ],
 )
-async def test_a_paragraph_scores_the_root_of_its_share(
-    make_run: Any, found: str, share: float
-) -> None:
+async def test_a_paragraph_scores_the_root_of_its_share(make_run, found, share):
     scores = await scored(make_run, (found, 0.8))
     assert scores[LONG] == pytest.approx(0.8 * sqrt(share))
     assert scores[LAST] == 0
@@ -116,14 +112,14 @@ MADE = build_article(make(TEXT), least_words=2, most_words=9)
 THIRD, HALF = 1 / 3, 1 / 2
 
 
-def test_an_inner_node_scores_the_mean_of_its_children() -> None:
+def test_an_inner_node_scores_the_mean_of_its_children():
     assert [node.title for node in MADE.nodes if node.children] == ["abstract", "A", "B", "C", "D"]
     assert MADE.leaves == (1, 2, 4, 6, 7, 9, 11)
     scores = compute_local_scores(MADE, [1.0, 2.0, 6.0, 3.0, 5.0, -1.0, 8.0])
     assert scores == [1.5, 1.0, 2.0, 3.0, 6.0, 4.0, 3.0, 5.0, -1.0, -1.0, 8.0, 8.0]
 
 
-def test_min_max_is_over_the_whole_pool() -> None:
+def test_min_max_is_over_the_whole_pool():
     assert normalise_scores([[2.0, 4.0], [], [6.0]]) == [[0.0, 0.5], [], [1.0]]
     assert normalise_scores([[-1.0, -1.0], [-1.0]]) == [[0.0, 0.0], [0.0]]
     assert normalise_scores([[], []]) == [[], []]
@@ -143,5 +139,5 @@ _T, _S = THIRD, THIRD * HALF
         ((), [0] * 12),
     ],
 )
-def test_global_scores(selected: set[int], scores: list[float]) -> None:
+def test_global_scores(selected, scores):
     assert compute_global_scores(MADE, selected) == pytest.approx(scores)

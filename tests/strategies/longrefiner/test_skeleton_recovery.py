@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 import time
 from itertools import pairwise
@@ -50,7 +48,7 @@ def read(skeleton: str, text: str = TEXT) -> list[tuple[str, list[str]]]:
     return outline(recover(skeleton, document(text)), document(text))
 
 
-def test_the_published_form_is_read() -> None:
+def test_the_published_form_is_read():
     given_back = recover(
         "<abstract>Bunk'd is a comedy series...then seen on another.</abstract>"
         "<section: Plot>Emma, Ravi and Zuri...in the nearby forest.<br>"
@@ -99,7 +97,7 @@ def test_the_published_form_is_read() -> None:
         "Didn’t Start...in charge.<section: Cast\nA few cast...Christina Ross.",
     ],
 )
-def test_lax_forms_are_read(skeleton: str) -> None:
+def test_lax_forms_are_read(skeleton):
     assert read(skeleton) == PLOT_AND_CAST
 
 
@@ -125,11 +123,11 @@ def test_lax_forms_are_read(skeleton: str) -> None:
         ),
     ],
 )
-def test_sections_are_read(skeleton: str, found: list[tuple[str, list[str]]]) -> None:
+def test_sections_are_read(skeleton, found):
     assert read(skeleton) == [("abstract", [INTRODUCTION]), *found]
 
 
-def test_a_paragraph_that_comes_twice_is_found_twice() -> None:
+def test_a_paragraph_that_comes_twice_is_found_twice():
     text = f"{SUMMER}\n\n{CAST}\n\n{SUMMER}\n"
     piece = "Emma, Ravi and Zuri...nearby forest."
     assert read(f"<section: A>{piece}<br>A few cast...Ross.<section: B>{piece}", text) == [
@@ -138,7 +136,7 @@ def test_a_paragraph_that_comes_twice_is_found_twice() -> None:
     ]
 
 
-def test_what_was_made_up_is_lost() -> None:
+def test_what_was_made_up_is_lost():
     made_up = "The pilot was filmed...in the studio lot."
     given_back = recover(
         f"<abstract>Bunk'd is a...on another.</abstract><section: Plot>{made_up}<br>"
@@ -151,7 +149,7 @@ def test_what_was_made_up_is_lost() -> None:
 
 
 @pytest.mark.parametrize("moved", [(20,), (21, 23), (19, 20, 21)])
-def test_what_was_moved_takes_nothing_along(moved: tuple[int, ...]) -> None:
+def test_what_was_moved_takes_nothing_along(moved):
     paragraphs = [_made_up(i, 40) for i in range(24)]
     pieces = [f"{' '.join(p.split()[:6])}...{' '.join(p.split()[-6:])}" for p in paragraphs]
     pieces[3:3] = [pieces[i] for i in moved]
@@ -170,10 +168,7 @@ def test_what_was_moved_takes_nothing_along(moved: tuple[int, ...]) -> None:
         # only four words of each end are right
         ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", [SUMMER]),
         # a word is wrong at either end
-        (
-            "Emma, Ravi und Zuri spend the summer...creature which lives in the nearby forest.",
-            [SUMMER],
-        ),
+        ("Emma, Ravi und Zuri spend the...which lives in the nearby forest.", [SUMMER]),
         # nothing is left out, but a letter
         (CAST.replace("special", "spcial"), [CAST]),
         # without one of its ends a piece reaches to that of its paragraph
@@ -182,17 +177,17 @@ def test_what_was_moved_takes_nothing_along(moved: tuple[int, ...]) -> None:
         ("Bunk'd is a...on another.<br>xxx...put them in charge.", [INTRODUCTION, FIRE]),
     ],
 )
-def test_a_piece_is_found_though_it_is_not_exact(pieces: str, stretches: list[str]) -> None:
+def test_a_piece_is_found_though_it_is_not_exact(pieces, stretches):
     assert read(f"<section: A>{pieces}")[-1] == ("A", stretches)
 
 
-def test_an_end_that_is_far_off_is_of_another_paragraph() -> None:
+def test_an_end_that_is_far_off_is_of_another_paragraph():
     begins = "Emma, Ravi and Zuri"
     text = f"{begins} left.\n\n" + "Much else happened in between. " * 450 + f"\n\n{SUMMER}\n"
     assert read(f"<section: A>{begins}...in the nearby forest.", text) == [("A", [SUMMER])]
 
 
-def test_headings_are_neither_found_nor_counted_nor_run_over() -> None:
+def test_headings_are_neither_found_nor_counted_nor_run_over():
     text = f"# Plot twist\n\n{SUMMER}\n\n## Plot twist\n\nPlot twist!\n\n## Cast\n\n{CAST}\n"
     source = make(text)
     given_back = recover(
@@ -215,7 +210,7 @@ _WORDS = st.sampled_from([*TEXT.split(), "Emma, Ravi and Zuri", "put them in cha
     st.one_of(st.just(TEXT), st.lists(st.one_of(_WORDS, _MARKUP), max_size=60).map("\n".join)),
     st.booleans(),
 )
-def test_any_skeleton_gives_a_tree_within_the_text(skeleton: str, text: str, marked: bool) -> None:
+def test_any_skeleton_gives_a_tree_within_the_text(skeleton, text, marked):
     source = make(text, flat=not marked)
     given_back = recover(skeleton, source)
     assert 0 <= given_back.coverage <= 1
@@ -253,7 +248,7 @@ LONG = "\n\n".join(_made_up(i, 90) for i in range(450))
     ],
     ids="breaks marks tags cut cut-blanks brackets blanks nowhere one-piece repeated".split(),
 )
-def test_a_hostile_skeleton_takes_seconds_at_most(skeleton: str) -> None:
+def test_a_hostile_skeleton_takes_seconds_at_most(skeleton):
     began = time.perf_counter()
     recover(skeleton, document(LONG))
     assert time.perf_counter() - began < 8

@@ -1,9 +1,8 @@
 """One question to each document: what follows from the answers, and what of it code computes."""
 
-from __future__ import annotations
-
 import json
 import re
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -83,9 +82,7 @@ async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
     asked = {"operation": "within", "least": "2026-01-01", "most": "2026-12-31"}
     numbers = range(1, 31)
     say = models({**asked, "figures": figures(numbers), "documents": [7]})
-    answer, run, model = await ask(
-        STRATEGY, "Which of these leases end this year?", leases(*numbers), say
-    )
+    answer, run, model = await ask(STRATEGY, "Which leases end this year?", leases(*numbers), say)
     named = [f"Lease {n}" for n in ENDING if n <= 30]
     assert answer.short == "; ".join(named)
     assert answer.text.startswith(f"2026-01-01 ≤ … ≤ 2026-12-31: {'; '.join(named)} (of what was")
@@ -93,9 +90,7 @@ async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
     assert answer.ground == "computed"
     assert (answer.found, run.warnings) == (True, ())
     assert [each.title for each in answer.table] == [f"Lease {n}" for n in numbers]
-    assert all(
-        ENDS[n] in each.citation.quote for n, each in zip(numbers, answer.table, strict=True)
-    )
+    assert all(ENDS[n] in row.citation.quote for n, row in zip(numbers, answer.table, strict=True))
     assert [who(call) for call in model.calls] == ["question", *["reader"] * 30, "combine"]
     # The question for each document is asked of each one alone.
     assert all(call.prompt.endswith(ASKED) for call in model.calls if who(call) == "reader")
@@ -146,9 +141,8 @@ async def test_documents_are_counted(asked, short, ask):
     assert [iso(n)[:4] for n in (1, 2, 3)] == ["2027", "2028", "2026"]
     if short == "1":
         asked = {**asked, "least": "2028"}
-    answer, *_ = await ask(
-        STRATEGY, "How many are it?", leases(1, 2, 3), models({"operation": "count", **asked})
-    )
+    say = models({"operation": "count", **asked})
+    answer, *_ = await ask(STRATEGY, "How many are it?", leases(1, 2, 3), say)
     assert answer.short == short
     assert answer.text.startswith(f"{short} of 3: ")
 
@@ -219,13 +213,9 @@ async def test_more_documents_than_allowed_need_consent(make_run):
         with pytest.raises(UsageError, match="most_documents=3 allows it"):
             await PerDocument(mode="sparse", most_documents=2).answer("Which end?", run)
         assert model.calls == []
-        run.consent = _yes
+        run.consent = AsyncMock(return_value=True)
         answer = await PerDocument(mode="sparse", most_documents=2).answer("Which end?", run)
     assert answer.found
-
-
-async def _yes(estimate: str) -> bool:
-    return True
 
 
 async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
@@ -239,22 +229,14 @@ async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
                 return models({})(call)
             titles = re.findall(r"^\d+\. Lease (\d+):", call.prompt, re.MULTILINE)
             seen.append(len(titles))
-            return json.dumps(
-                {
-                    "operation": "within",
-                    "most": "2026-12-31",
-                    "figures": figures(map(int, titles)),
-                }
-            )
+            asked = {"operation": "within", "most": "2026-12-31"}
+            return json.dumps({**asked, "figures": figures(map(int, titles))})
 
         model._reply = say
         answer = await STRATEGY.answer("Which end by 2026?", run)
     assert len(seen) > 1
     assert sum(seen) == 70
     assert answer.short == "; ".join(f"Lease {n}" for n in ENDING)
-
-
-# Figures
 
 
 @pytest.mark.parametrize(
@@ -271,14 +253,10 @@ def test_a_value_is_taken_only_if_the_document_says_it(text, source, stated):
 
 
 def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
-    asked = Combination(
-        operation="highest",
-        unit="m",
-        figures=[{"document": n, "value": v} for n, v in ((1, "5"), (2, 7), (3, "7.0"))],
-    )
+    given = [{"document": n, "value": value} for n, value in ((1, "5"), (2, 7), (3, "7.0"))]
+    asked = Combination(operation="highest", unit="m", figures=given)
     assert compute(asked, [Source((each,)) for each in ("5 m", "7 m", "7 m")]).chosen == (1, 2)
-    asked = Combination(
-        operation="within", least="2026-06-01", figures=[{"document": 1, "value": "2026"}]
-    )
+    given = [{"document": 1, "value": "2026"}]
+    asked = Combination(operation="within", least="2026-06-01", figures=given)
     result = compute(asked, [Source(("in 2026",))])
     assert (result.chosen, result.compared) == ((), ())

@@ -118,12 +118,8 @@ def decisions(run) -> list[tuple]:
 
 async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
     """Retrieve, S_0 of the chunk, FIFO of the headings named, one p_d, one reading."""
-    says = follow(
-        ("EXPAND", "==Prices=="),
-        ("EXPAND", "===Records==="),
-        ("ANSWER", "In 2003 the park opened"),
-        ("ANSWER", "The Texas SkyScreamer"),
-    )
+    answers = ("ANSWER", "In 2003 the park opened"), ("ANSWER", "The Texas SkyScreamer")
+    says = follow(("EXPAND", "==Prices=="), ("EXPAND", "===Records==="), *answers)
     run, model = make_run(sources, says)
     answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
     assert decisions(run) == [
@@ -131,10 +127,8 @@ async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
         ("park", 1, 11, (12,), [("expand", 7)]),
         ("park", 2, 7, (8,), [("expand", 11), ("answer", 8)]),
     ]
-    assert [task_of(call.messages) for call in model.calls] == [
-        *["rdr2.router_instruction"] * 3,
-        "reader",
-    ]
+    tasks = [task_of(call.messages) for call in model.calls]
+    assert tasks == [*["rdr2.router_instruction"] * 3, "reader"]
     assert bodies(model.calls[-1].prompt) == [
         "## History\n\nIn 2003 the park opened the Superman tower.\n## Rides\n### Records\n\n"
         "The Texas SkyScreamer is 400 feet high and the tallest ride of the park."
@@ -143,10 +137,7 @@ async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
     assert answer.found
     assert answer.citations[0].section == ("Six Flags", "Rides", "Records")
     text = DOCUMENTS["park"].text
-    assert [text[e.span.start : e.span.end][:12] for e in answer.evidence] == [
-        "In 2003 the ",
-        "The Texas Sk",
-    ]
+    assert [text[e.span.start :][:12] for e in answer.evidence] == ["In 2003 the ", "The Texas Sk"]
     assert ["as found" in e.reason for e in answer.evidence] == [True, False]
 
 
@@ -160,9 +151,6 @@ async def test_the_papers_settings_search_by_meaning_and_skip_ten_sections(make_
     assert all("References" not in call.prompt for call in model.calls)
     assert len(bodies(model.calls[-1].prompt)) == 1
     assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
-
-
-# Which headings are expanded
 
 
 async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run):
@@ -180,9 +168,6 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
     for name, headings in (("park", 3), ("lake", 1)):
         rounds = [event.round for event in routed if event.document == name]
         assert rounds == list(range(min(expansions, headings) + 1))
-
-
-# What is shown
 
 
 async def test_a_small_window_gets_a_small_subtree(make_run):
@@ -209,9 +194,6 @@ async def test_a_block_longer_than_the_window_is_shown_from_its_beginning(make_r
     assert routing.answers
 
 
-# Ablations
-
-
 async def test_without_structure_or_content_less_is_shown(sources, make_run):
     _, (event,), _ = await route(sources, make_run, refuse, no_structure=True)
     assert "==Rides==" not in event.shown
@@ -235,7 +217,7 @@ async def test_without_expansions_nothing_more_is_shown(sources, make_run):
 async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
     twin = document("twin", PARK)
 
-    async def draw(question, *found, seen=None):
+    async def draw(question, *found):
         _, routed, _ = await route(
             sources, make_run, refuse, *found, question=question, no_similarity=True
         )
@@ -250,9 +232,6 @@ async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
         assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
         both = [await draw(str(n), TOWER, PRICE) for n in range(10)]
         assert max(map(len, both)) == 2  # one for each passage; equal subtrees are shown once
-
-
-# What is handed to the reader
 
 
 async def observed(strategy, sources, make_run, say):
@@ -302,9 +281,6 @@ async def test_without_the_router_each_chunk_is_a_passage(make_run):
     assert all(text.startswith("Six Flags\n") for text in outcome.passages)
 
 
-# Models
-
-
 async def test_a_router_may_enclose_its_lines(sources, make_run):
     reply = "<answer>\n3: In 2003 the park\n</answer>\n<expand>\n5: ==Rides==\n</expand>"
     run, model = make_run(sources, lambda call: reply)
@@ -312,9 +288,6 @@ async def test_a_router_may_enclose_its_lines(sources, make_run):
     assert "</answer>" in model.calls[0].prompt
     assert list(routing.answers) == [3]
     assert opened(routing) == ["Rides"]
-
-
-# Prompts of one's own
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.strategies.rdr2.router import (
-    parse_enclosed_router_reply,
-    parse_router_reply,
-)
+from colligate.strategies.rdr2.router import parse_enclosed_router_reply, parse_router_reply
 from colligate.strategies.rdr2.tree import build_structure_tree, build_subtree
 from support.documents import make
 
@@ -87,8 +84,7 @@ def test_what_breaks_a_rule_is_rejected_with_the_rule(reply, why):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    ["[ANSWER] 3: It opened\nI cannot answer the rest.", "[REFUSE]", "Cannot answer"],
+    "reply", ["[ANSWER] 3: It opened\nI cannot answer the rest.", "[REFUSE]", "Cannot answer"]
 )
 def test_a_refusal_overrides_everything_else(reply):
     made = parse_router_reply(reply, HISTORY)
@@ -121,11 +117,7 @@ def test_no_reply_breaks_the_rules(parse, reply):
 @pytest.mark.parametrize(
     ("reply", "answers", "expansions"),
     [
-        (
-            "<answer>\n3: It opened\n4: The Titan\n</answer>\n<expand>\n7: x\n</expand>",
-            (3, 4),
-            (7,),
-        ),
+        ("<answer>\n3: It opened\n4: A Titan\n</answer>\n<expand>\n7: x\n</expand>", (3, 4), (7,)),
         ("<answer>3: It opened</answer>", (3,), ()),
         ("<answer>\n- 3: It opened\n* 4\n</answer><expand>- 7</expand>", (3, 4), (7,)),
         ("<expand>7: ==Rides==", (), (7,)),  # cut off

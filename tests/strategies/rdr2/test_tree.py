@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 
@@ -69,7 +67,7 @@ def span_of(start: str, end: str = "") -> Span:
     return Span("d", first, TEXT.index(end or start, first) + len(end or start))
 
 
-def test_a_page_is_as_in_the_paper() -> None:
+def test_a_page_is_as_in_the_paper():
     assert lines(TREE) == [
         "-1: Six flags",
         "  0: ==Introduction==",
@@ -87,7 +85,7 @@ def test_a_page_is_as_in_the_paper() -> None:
     ]
 
 
-def test_a_page_is_as_in_the_released_code() -> None:
+def test_a_page_is_as_in_the_released_code():
     assert lines_of(TEXT, "Six flags", introduction=False, skipped=["records", "References"]) == [
         "0: Six flags",
         "  1: A theme park in Texas.",
@@ -160,11 +158,11 @@ def test_a_page_is_as_in_the_released_code() -> None:
         pytest.param("", "D", ["-1: D"], id="an empty document is its title"),
     ],
 )
-def test_pages(text: str, title: str, expected: list[str]) -> None:
+def test_pages(text, title, expected):
     assert lines_of(text, title, skipped=[WIKIPEDIA]) == expected
 
 
-def test_a_text_without_known_blocks_is_cut_at_blank_lines() -> None:
+def test_a_text_without_known_blocks_is_cut_at_blank_lines():
     it = make("one\nline\n \t\ntwo \n\n\n  three   \n", "", flat=True)
     made = build_structure_tree(it)
     texts = ["    1: one line", "    2: two", "    3: three"]
@@ -172,14 +170,11 @@ def test_a_text_without_known_blocks_is_cut_at_blank_lines() -> None:
     assert [it.slice(made.nodes[i].span) for i in (1, 2, 3)] == ["one\nline", "two", "three"]
 
 
-def test_no_text_can_pass_for_another_line() -> None:
+def test_no_text_can_pass_for_another_line():
     text = "# T\n\na\u2028\t9: ==Fake==\x85b\n\n## H\n\nx\n"
     tree = build_structure_tree(make(text, "T\n7: no"))
     assert all(len(node.text.splitlines()) == 1 for node in tree.nodes.values())
     assert not any("\t" in node.text for node in tree.nodes.values())
-
-
-# Where a span is
 
 
 @pytest.mark.parametrize(
@@ -197,14 +192,11 @@ def test_no_text_can_pass_for_another_line() -> None:
         pytest.param("\n\nVisitors", "\n\n", (3,), id="blanks between blocks"),
     ],
 )
-def test_a_span_is_mapped_to_nodes(start: str, end: str, ids: tuple[int, ...]) -> None:
+def test_a_span_is_mapped_to_nodes(start, end, ids):
     assert TREE.map_span(span_of(start, end)) == ids
 
 
-# What was accepted
-
-
-def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
+def test_the_routed_passage_shows_its_blocks_and_their_headings_alone():
     passage = TREE.extract_routed([8, 5])
     assert passage.text == (
         "## History\n\n### Construction\nVisitors came from the first day on.\n## Records\n\n"
@@ -212,16 +204,13 @@ def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
     )
 
 
-_PIECES = st.lists(
-    st.sampled_from(
-        ["# A", "## B", "### C", "#### D", "text", "more\ntext", "- a\n  - b\n- c", "> q\n>\n> - r"]
-    ),
-    max_size=12,
-)
+_BLOCKS = ["# A", "## B", "### C", "#### D"]
+_BLOCKS += ["text", "more\ntext", "- a\n  - b\n- c", "> q\n>\n> - r"]
+_PIECES = st.lists(st.sampled_from(_BLOCKS), max_size=12)
 
 
 @given(_PIECES, st.booleans())
-def test_every_block_of_the_document_is_one_node(pieces: list[str], introduction: bool) -> None:
+def test_every_block_of_the_document_is_one_node(pieces, introduction):
     it = make("\n\n".join(pieces), "A")
     tree = build_structure_tree(it, introduction=introduction)
     assert list(tree.nodes) == list(range(tree.root, tree.root + len(tree.nodes)))
@@ -244,7 +233,7 @@ def test_every_block_of_the_document_is_one_node(pieces: list[str], introduction
 
 
 @given(_PIECES, st.data())
-def test_passages_hold_the_answers_and_nothing_else(pieces: list[str], data: st.DataObject) -> None:
+def test_passages_hold_the_answers_and_nothing_else(pieces, data):
     it = make("\n\n".join(pieces), "A")
     tree = build_structure_tree(it)
     content = tree.content_of(list(tree.nodes))
@@ -255,8 +244,6 @@ def test_passages_hold_the_answers_and_nothing_else(pieces: list[str], data: st.
     assert held == "".join("".join(it.slice(tree.nodes[i].span).split()) for i in sorted(wanted))
     assert [p.span.start for p in passages] == sorted(p.span.start for p in passages)
 
-
-# The Retrieval SubTree
 
 PARK = """# Park
 
@@ -312,9 +299,7 @@ WORDS = " ".join(f"word{i}" for i in range(500))
         ([9], {"beside": False}, HEADINGS | {8, 9}),
     ],
 )
-def test_what_is_visible(
-    highlighted: list[int], options: dict[str, bool], visible: set[int]
-) -> None:
+def test_what_is_visible(highlighted, options, visible):
     shown = build_subtree(PARK_TREE, highlighted, **options)
     assert shown.visible == visible
     assert shown.highlighted == tuple(sorted(highlighted))
@@ -356,9 +341,7 @@ _LINE = re.compile(r"(\t*)(-?\d+): (.*)")
 
 
 @given(trees(), st.data())
-def test_without_a_limit_all_is_shown_that_the_algorithm_shows(
-    tree: StructureTree, data: st.DataObject
-) -> None:
+def test_without_a_limit_all_is_shown_that_the_algorithm_shows(tree, data):
     highlighted = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
     shown = build_subtree(tree, highlighted)
     assert shown.visible == by_the_book(tree, highlighted)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -7,11 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.strategies.spd_rag.synthesis import (
-    build_merge_tree,
-    group_by_tokens,
-    group_texts,
-)
+from colligate.strategies.spd_rag.synthesis import build_merge_tree, group_by_tokens, group_texts
 
 COUNTS = st.lists(st.integers(0, 900), min_size=1, max_size=60)
 

@@ -1,10 +1,7 @@
 import pytest
 
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.prompts import (
-    WriteTodos,
-    list_statements,
-)
+from colligate.strategies.spd_rag.prompts import WriteTodos, list_statements
 
 
 def test_tasks_are_taken_once_each_and_without_blanks():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -71,10 +69,7 @@ NOT_THERE = finalize("Not found in this document.", relevance=0)
 
 
 def joined(rows, **more):
-    statements = [
-        {"quotes": [{"passage": number, "quote": quote}], "sentence": quote}
-        for number, quote in rows
-    ]
+    statements = [{"quotes": [{"passage": n, "quote": said}], "sentence": said} for n, said in rows]
     return json.dumps({"statements": statements, **more})
 
 
@@ -149,9 +144,6 @@ class Stations:
 SPD = SPDRAG(mode="sparse")
 
 
-# The algorithm
-
-
 @pytest.mark.parametrize("paper", [False, True])
 async def test_the_calls_are_those_of_the_papers_algorithm(paper, make_run):
     """Coordinator; for each document a conversation; UPGMA levels; the reader at the last one."""
@@ -223,8 +215,6 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
     for call in agent_calls(worker):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
 
-
-# The loop of an agent
 
 WORDS = ("rain", "snow", "hail", "sleet", "drizzle", "fog", "mist", "dew")
 LONG = "# Station 7\n\n" + "\n\n".join(
@@ -298,10 +288,8 @@ async def test_quotes_of_a_report_are_located_and_the_others_counted(long, make_
     await ONE.answer(QUESTION, run)
     (ended,) = events(run, AgentEnded)
     assert ended.dropped == 1
-    assert (
-        ended.to_json()["findings"][0]["text"]
-        == "ten: “Station 0 recorded 10 millimetres of rain.”"
-    )
+    said = ended.to_json()["findings"][0]["text"]
+    assert said == "ten: “Station 0 recorded 10 millimetres of rain.”"
     (span,) = ended.sources
     assert LONG[span.start : span.end] == "Station 0 recorded 10 millimetres of rain."
     assert len(shown(model.calls[-1].prompt)) == 1
@@ -309,12 +297,8 @@ async def test_quotes_of_a_report_are_located_and_the_others_counted(long, make_
 
 async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said(long, make_run):
     run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        [search("rain snow hail"), finalize("Found: “Station 0 recorded 10”")],
-        "small",
-        capabilities=reader.capabilities,
-        context_tokens=1500,
-    )
+    says = [search("rain snow hail"), finalize("Found: “Station 0 recorded 10”")]
+    worker = ScriptedModel(says, "small", capabilities=reader.capabilities, context_tokens=1500)
     run.models = {**run.models, Role.WORKER: worker}
     small = SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1)
     await small.answer(QUESTION, run)
@@ -324,14 +308,10 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
     assert any("windows were full" in warning for warning in run.warnings)
 
 
-# Failures
-
-
 async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
     run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=1000
-    )
+    says = [search("rain")]
+    worker = ScriptedModel(says, "small", capabilities=reader.capabilities, context_tokens=1000)
     run.models = {**run.models, Role.WORKER: worker}
     await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
     assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
@@ -355,9 +335,6 @@ async def test_where_nothing_works_not_every_document_is_tried(make_run):
     assert not answer.found
     assert by_role(model)["agent"] < 30
     assert any("300 documents could not be read" in warning for warning in run.warnings)
-
-
-# The synthesis, level by level
 
 
 async def test_hundreds_of_reports_go_through_levels_and_keep_their_places(make_run):
@@ -424,9 +401,6 @@ async def test_a_synthesis_that_fails_loses_no_findings(make_run):
     assert any("a synthesis failed" in warning for warning in run.warnings)
 
 
-# Budget
-
-
 async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(make_run):
     run, model = make_run(Stations(100), gauges, max_tokens=60_000)
     answer = await SPDRAG(concurrency=4, agent_tokens=400).answer(QUESTION, run)
@@ -441,9 +415,6 @@ async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(mak
     assert run.meter.tokens <= 60_000
     # Once an agent was refused its first call, the others are not begun.
     assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
-
-
-# Interruption
 
 
 async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
@@ -490,9 +461,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     ("question", "name"),
     [(QUESTION, "scripted"), (QUESTION, "other"), ("How much snow?", "scripted")],
 )
-async def test_what_a_failure_left_unread_is_read_when_the_same_is_asked_again(
-    question, name, make_run
-):
+async def test_what_a_failure_left_unread_is_read_when_asked_again(question, name, make_run):
     run, _ = make_run(Stations(6), unless("Station 3", ServerFailed("down")))
     await SPD.answer(QUESTION, run)
     again, model = make_run(Stations(6), gauges, name=name)
@@ -512,9 +481,6 @@ async def test_nothing_is_kept_of_a_run_in_which_the_worker_tells_its_window(mak
     run, model = make_run(Stations(3), say)
     await SPD.answer(QUESTION, run)
     assert not any(run.store.values())
-
-
-# Many documents
 
 
 @pytest.mark.parametrize("most", [1, 3])
