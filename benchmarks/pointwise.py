@@ -18,7 +18,7 @@ import json
 import re
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -33,7 +33,7 @@ from colligate.models.metering import Meter
 from colligate.models.names import open_model, open_reranker
 from colligate.readers import pointwise
 from colligate.readers.finding import find
-from colligate.readers.promise import Promise, Way, load_promise, logit
+from colligate.readers.promise import Promise, load_promise, logit
 from heads.groups import CALIBRATED, draw_records, has_answer
 from results import Row, Rows, read_arguments
 
@@ -127,7 +127,7 @@ def fit(rows: list[Row], answered: list[Row]) -> Row:
     """
     fitted = {}
     given = [row for row in answered if row["outcome"]["probability"]]
-    for name in get_args(Way):
+    for name in ("read", "found"):
         told = [{**row[name], "id": row["id"]} for row in rows if name in row]
         x = np.array([[1.0, *row["signs"]] for row in told])
         base = np.eye(x.shape[1])
@@ -175,7 +175,8 @@ async def main() -> None:
         answered = Rows(asked.rows, ("dataset", "question", "strategy"))
         fitted = fit(Rows(asked.out, ("id", "with")).all, answered.all)
         if asked.promise:
-            asked.promise.write_text(json.dumps(fitted) + "\n", "utf-8")
+            known = json.loads(asked.promise.read_text("utf-8"))
+            asked.promise.write_text(json.dumps(known | fitted) + "\n", "utf-8")
         return
     model = open_model(asked.model)
     run = Run(InMemorySources([]), {Role.READER: model}, Meter(), reranker=open_reranker("minilm"))

@@ -3,7 +3,8 @@
     python benchmarks/tables.py TABLE.json GOLD
 
 TABLE.json is of `colligate table ... -o TABLE.json`. GOLD is what `contracts.py` writes, or
-`filings.jsonl` beside this script: figures of 17 public filings, copied by hand from their pages.
+`filings.jsonl` or `more_filings.jsonl` beside it: figures of 17 and 14 public filings, copied by
+hand from their pages.
 A cell is right if its value, or its words, are those of the gold; a contradiction is right if
 both places are given. Precision is of the filled cells, recall of those that gold fills.
 """

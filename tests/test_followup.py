@@ -100,7 +100,9 @@ async def test_what_the_last_answer_cites_is_read_again_first(tmp_path):
         turns = (Turn("When does the mill begin?", before.text), Turn.of(before))
         found = []
         for history in (turns[:1], turns[1:]):
-            answer = await engine.ask("End?", [folder], history=history, strategy="retrieve-read")
+            answer = await engine.ask(
+                "And end?", [folder], history=history, strategy="retrieve-read"
+            )
             found.append([each.span for each in answer.evidence])
     assert not set(cited) & set(found[0])
     assert found[1][0] in cited
