@@ -1,4 +1,4 @@
-"""Filling by a reader that reads one passage at a time: a cell is the surest of what it reads.
+"""Filling by a reader that reads one passage at a time: a cell is the first reading that is sure.
 
 A figure is the row of a table whose label is like the column's name. Else the beginning of the
 document is read, which says what it is, and the passages that a search finds, each alone: an answer
@@ -59,10 +59,15 @@ async def fill_cells(
         if rows and (value := await _find_row(column, rows, document, run)):
             left.remove(column)
             yield column, Cell((value,))
-    # All columns in turn: a local model computes the beginning once.
-    said = [await _read_beginning(column, document, run) for column in left]
-    for column, value in zip(left, said, strict=True):
-        found = [] if _is_sure(value) else await _search(column, document, run, k=k, pool=pool)
+    unsure = []
+    for column in left:  # all in turn: a local model computes the beginning once
+        value = await _read_beginning(column, document, run)
+        if _is_sure(value):
+            yield column, _make_cell([value])
+        else:
+            unsure.append((column, value))
+    for column, value in unsure:
+        found = await _search(column, document, run, k=k, pool=pool)
         yield column, _make_cell([value, *found])
 
 
