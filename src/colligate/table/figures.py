@@ -22,6 +22,7 @@ from colligate.core.run import Run
 from colligate.documents import Document, Kind, Span
 
 _ALIKE = 0.87  # likeness of labels that say the same ("Revenues", "Revenue")
+_SAME = 0.98  # the label itself, but for its ending
 _CHANCE = 2  # digits of figures that rows have in common by chance
 _LONGEST_LABEL = 120  # characters; more is prose
 _MOST_LABELS = 5_000  # of a document; a long annual report has about 900
@@ -93,9 +94,11 @@ async def find_figure(wanted: str, rows: Rows, run: Run, *, money: bool = False)
         return None
     told = Counter(_digits(written) for own in rows.by_label.values() for _, written in own)
     likeness = rows.vectors @ (await run.embed([wanted]))[0]
+    # Beside the label itself a label that is only like it says something else.
+    least = _SAME if likeness.max() >= _SAME else _ALIKE
     figures = []
     for like, own in zip(likeness.tolist(), rows.by_label.values(), strict=True):
-        for row, written in own if like >= _ALIKE else ():
+        for row, written in own if like >= least else ():
             digits = _digits(written)
             share = money and written.endswith("%")
             if told[digits] > 1 and len(digits) > _CHANCE and not share:
