@@ -39,7 +39,7 @@ async def test_a_small_reader_fills_one_cell_at_a_time_and_an_amount_needs_a_num
     # Both columns over the beginning, then what a search finds for the one that is left.
     assert ["yearly rent?" in each for each in asked] == [True, False, False]
     documents, calls, tokens = about
-    assert (documents, calls) == (1, 8)
+    assert (documents, calls) == (1, 4)
     assert tokens < 3_000, "a short text is read, not a whole window"
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colligate.core.run import Run
 from colligate.documents import Document, Kind, Span
 
-_ALIKE = 0.87  # likeness of labels that say the same ("Revenues", "Revenue")
+_ALIKE = 0.87  # likeness of labels that say the same, from which a row is sure (decision 28)
 _SAME = 0.98  # the label itself, but for its ending
 _CHANCE = 2  # digits of figures that rows have in common by chance
 _LONGEST_LABEL = 120  # characters; more is prose

@@ -154,7 +154,7 @@ class TableFiller:
             document = await run.document(info.id)
             if new := len(book.missing(document, layout)):
                 read = min(max(self.tokens, self.whole), estimate_tokens(document.text))
-                documents, calls = documents + 1, calls + (4 * new if run.reads_alone else 2)
+                documents, calls = documents + 1, calls + (2 * new if run.reads_alone else 2)
                 cell = min(_READ_ALONE, read + _AROUND)
                 tokens += cell * new if run.reads_alone else read + 2 * _AROUND
         return documents, calls, tokens
